@@ -34,11 +34,15 @@ def emit_depthwise2d(op: Depthwise2dOp, builder: NodeBuilder) -> tuple[ir.Value]
 
 
 def emit_pool2d(op: Pool2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
-    """MaxPool or AveragePool."""
+    """MaxPool or AveragePool; the largest of codes is one, which runtimes find among bytes if rounding says so."""
     attributes = {"kernel_shape": spatial(op, op.window.kernel_size), **window_attributes(op)}
     x, dilations = builder.operand(op.x), attributes.pop("dilations")
     if op.kind.data == "max":
-        return (builder.node("MaxPool", x, **attributes, dilations=dilations),)
+        value, source = builder.node("MaxPool", x, **attributes, dilations=dilations), x.producer()
+        if source is None or source.op_type != "DequantizeLinear":
+            return (value,)
+        codes = source.inputs[1:]
+        return (builder.node("DequantizeLinear", builder.node("QuantizeLinear", value, *codes), *codes),)
     included = int(op.kind.data == "average_with_pads")
     return (builder.node("AveragePool", x, **attributes, count_include_pad=included),)
 

@@ -1,172 +1,151 @@
-"""Quantized layers in standard operators: QuantizeLinear, MatMulInteger, Add, Cast and Mul for each layer."""
+"""Quantized layers in standard operators: products between DequantizeLinear and QuantizeLinear, or of integers.
 
-from typing import NamedTuple
+```
+q = QuantizeLinear(x, xs, xz)
+y = Gemm(DequantizeLinear(q, xs, xz), DequantizeLinear(w, ws), DequantizeLinear(b, xs ws))
+y = Mul(Cast(Add(MatMulInteger(q, w, xz), b)), xs ws)
+```
+
+Of the first y, with QuantizeLinear behind it, a runtime that knows quantized layers makes one operator of integers,
+as onnxruntime makes QGemm, QLinearMatMul and QLinearConv. Layers are written as the second one where it would not.
+"""
+
+from typing import Final, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
-from xdsl.ir import SSAValue
 
 from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.constants import constant_array
 from redpebble.dialect.ops.images import QuantizedConv2dOp
-from redpebble.dialect.ops.quantized_layers import GREATEST_WEIGHT, QuantizedLayer, QuantizedLayersOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.semantics.quantized import rounds_sums
 from redpebble.dialect.tensors import shape_of
+from redpebble.export.operators.byte_weights import IntegerMatrix, Window
 from redpebble.export.operators.elementwise import emit_activation
-from redpebble.export.operators.images import spatial, window_attributes
+from redpebble.export.operators.integer_products import dynamic_sums, scaled_sums, zero_of
 from redpebble.export.writing.node_builder import NodeBuilder
-from redpebble.sparse.csr import CscMatrix
+from redpebble.foundation.rounded_inverses import factors_of
+
+AXES_SINCE: Final = 13
+"""The opset from which DequantizeLinear has a scale an output."""
 
 
 def emit_quantized_layers(op: QuantizedLayersOp, builder: NodeBuilder) -> tuple[ir.Value]:
-    """Five nodes a layer and its activation's, two more where the result is rounded, and a division in between.
-
-    Sums that are rounded by one multiplication are steps of the next codes before they are rounded, so that bytes are
-    those of onnxruntime's integer kernels: a product that is divided afterwards may be another float.
-    """
-    value, step = builder.operand(op.x), None if op.reads_bytes else op.codes.data[0].scale
-    for layer, following in zip(op.layers, [*op.codes.data[1:], None], strict=False):
-        in_steps = following is not None and rounds_sums(layer)
-        value = _layer(layer, value, step, following if in_steps else None, builder)
-        if layer.activation is not None:
-            value = emit_activation(layer.activation, value, builder)
-        if following is not None:
-            step = 1.0 if in_steps else following.scale
-    if op.output is not None:
-        zero = _zero(op.output, builder)
-        assert step is not None
-        value = builder.node("QuantizeLinear", value, builder.scalar(step), zero)
-        if not op.yields_bytes:
-            value = builder.node("DequantizeLinear", value, builder.scalar(op.output.scale), zero)
+    """Layer after layer, each of which takes codes; those inside are unsigned, for which runtimes have kernels."""
+    value = builder.operand(op.x)
+    if op.is_dynamic:
+        return (_activated(op.layers[0], dynamic_sums(op.layers[0], value, None, builder), builder),)
+    codes = [_unsigned(one) for one in op.codes.data]
+    if op.reads_bytes:
+        codes[0] = op.codes.data[0]
+    else:
+        value = _codes(value, codes[0].scale, codes[0], builder)
+    if op.yields_bytes:
+        codes[-1] = op.codes.data[-1]
+    rank = len(shape_of(op.x))
+    for layer, own, following in zip(op.layers, codes, [*codes[1:], None], strict=False):
+        value = _Emission(layer._replace(codes=own), following, rank, None, builder).emit(value)
+    if op.output is not None and not op.yields_bytes:
+        value = _floats(value, codes[-1], builder)
     return (value,)
 
 
 def emit_quantized_conv2d(op: QuantizedConv2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
-    """The same with ConvInteger, and numbers for each channel."""
-    images = _Images(window_attributes(op), _weight_shape(op), len(shape_of(op.x)) - 2)
-    layer, output, codes = op.layer, op.output, op.codes
-    if not codes.is_dynamic:
-        # a runtime may have ConvInteger for unsigned codes alone
-        layer = layer._replace(codes=CodesAttr.of("u8", codes.scale, codes.unsigned_zero))
-    in_steps = output is not None and rounds_sums(layer)
-    value = _layer(layer, builder.operand(op.x), codes.scale, output if in_steps else None, builder, images)
-    if op.activation is not None:
-        value = emit_activation(op.activation, value, builder)
-    if output is not None:
-        zero = _zero(output, builder)
-        rounded = builder.node("QuantizeLinear", value, builder.scalar(1.0 if in_steps else output.scale), zero)
-        value = builder.node("DequantizeLinear", rounded, builder.scalar(output.scale), zero)
-    return (value,)
+    """The same for a convolution, whose weight is [O, C, kh, kw]."""
+    window, value = Window.of(op), builder.operand(op.x)
+    if op.codes.is_dynamic:
+        return (_activated(op.layer, dynamic_sums(op.layer, value, window, builder), builder),)
+    codes, output = _unsigned(op.codes), None if op.output is None else _unsigned(op.output)
+    emission = _Emission(op.layer._replace(codes=codes), output, len(shape_of(op.x)), window, builder)
+    value = emission.emit(_codes(value, codes.scale, codes, builder))
+    return (value if output is None else _floats(value, output, builder),)
 
 
-class _Images(NamedTuple):
-    """The attributes of a convolution, the shape of its weight, and the axes behind the channels."""
+class _Emission(NamedTuple):
+    """A layer with given scales, the codes that its results are rounded to, and where its nodes go."""
 
-    attributes: dict[str, list[int]]
-    weight_shape: tuple[int, ...]
-    axes: int
+    layer: QuantizedLayer
+    following: CodesAttr | None
+    rank: int
+    """The rank of its inputs."""
+    window: Window | None
+    builder: NodeBuilder
 
+    def emit(self, codes: ir.Value) -> ir.Value:
+        """Add the nodes of the layer, and return its results, as codes where they are rounded."""
+        scales, following = self._scales_of_weight(), self.following
+        step = 1.0 if following is None else following.scale
+        if scales is not None:
+            value = self._product(codes, scales)
+        else:
+            in_steps = following if rounds_sums(self.layer) else None
+            value = scaled_sums(self.layer, codes, in_steps, self.window, self.builder)
+            step = step if in_steps is None else 1.0
+        value = _activated(self._saturated, value, self.builder)
+        return value if following is None else _codes(value, step, following, self.builder)
 
-def _weight_shape(op: QuantizedConv2dOp) -> tuple[int, ...]:
-    inputs, outputs = shape_of(op.weight)
-    return (outputs, inputs // len(op.window.taps), *spatial(op, op.window.kernel_size))
+    @property
+    def _saturated(self) -> QuantizedLayer:
+        """The layer without a relu that its codes make by their least one."""
+        falls = self.following is not None and self.following.zero == self.following.least and rounds_sums(self.layer)
+        return self.layer._replace(activation=None) if falls else self.layer
 
+    def _scales_of_weight(self) -> NDArray[np.float32] | None:
+        """Return the scale of each output by which a product of floats is the layer; None where none would be fused.
 
-def _layer(
-    layer: QuantizedLayer,
-    value: ir.Value,
-    step: float | None,
-    steps_of: CodesAttr | None,
-    builder: NodeBuilder,
-    images: _Images | None = None,
-) -> ir.Value:
-    """Return the values of a layer, in steps of some codes where they are given.
+        That is where codes are signed, relu stands before codes that begin below 0, a convolution is not rounded at
+        once, or a bias is added to rows of rank 3.
+        """
+        activation = self._saturated.activation
+        signed = any(one is not None and one.kind.data != "u8" for one in (self.layer.codes, self.following))
+        if signed or (self.following is not None and activation is not None and rounds_sums(self.layer)):
+            return None
+        if self.window is not None and (self.following is None or activation is not None):
+            return None
+        multiplier, bias = (constant_array(value) for value in (self.layer.multiplier, self.layer.bias))
+        if multiplier is None or (self.window is None and self.rank > 2 and np.any(bias)):
+            return None
+        scales = factors_of(multiplier, self.layer.codes.scale)
+        one = scales is None or not np.any(scales != scales[:1])
+        return scales if one or self.builder.opset >= AXES_SINCE else None
 
-    `step` is that of its inputs; None where these are codes.
-    """
-    if layer.codes.is_dynamic:
-        return _dynamic_layer(layer, value, builder, images)
-    zero = _zero(layer.codes, builder)
-    codes = value if step is None else builder.node("QuantizeLinear", value, builder.scalar(step), zero)
-    sums = _sums(layer, codes, zero, builder, images)
-    bias = builder.node("Cast", _parameter(layer.bias, builder, images), to=int(ir.DataType.INT32))
-    values = builder.node("Cast", builder.node("Add", sums, bias), to=int(ir.DataType.FLOAT))
-    multiplier = _parameter(layer.multiplier, builder, images)
-    if steps_of is not None:
-        multiplier = builder.node("Div", multiplier, builder.scalar(steps_of.scale))
-    return builder.node("Mul", values, multiplier)
-
-
-def _parameter(value: SSAValue, builder: NodeBuilder, images: _Images | None) -> ir.Value:
-    """Return a number for each output, spread over the pixels of its channel."""
-    operand = builder.operand(value)
-    return operand if images is None else builder.node("Reshape", operand, builder.integers([-1] + [1] * images.axes))
-
-
-def _dynamic_layer(
-    layer: QuantizedLayer, value: ir.Value, builder: NodeBuilder, images: _Images | None = None
-) -> ir.Value:
-    codes, scale, zero = builder.parts("DynamicQuantizeLinear", [value], 3)
-    sums = builder.node("Cast", _sums(layer, codes, zero, builder, images), to=int(ir.DataType.FLOAT))
-    values = builder.node("Mul", sums, builder.node("Mul", scale, _parameter(layer.multiplier, builder, images)))
-    return builder.node("Add", values, _parameter(layer.bias, builder, images))
-
-
-def _sums(
-    layer: QuantizedLayer, codes: ir.Value, zero: ir.Value, builder: NodeBuilder, images: _Images | None = None
-) -> ir.Value:
-    """Return the products of codes less their zero, before the bias."""
-    least, greatest = _extremes(layer.weight)
-    weight = builder.operand(layer.weight)
-    if images is not None:
-        part = _Part(weight, int(least.min(initial=0)), int(greatest.max(initial=0)))
-        return _convolution_sums(part, codes, zero, builder, images)
-    if least.min(initial=0) >= -128 and greatest.max(initial=0) <= 127:
-        return builder.node("MatMulInteger", codes, builder.node("Cast", weight, to=int(ir.DataType.INT8)), zero)
-    # the weights of an output are bytes less a zero
-    offset = builder.node("Sub", weight, builder.initializers.literal(least.astype(np.float32)))
-    weight_zero = builder.initializers.literal((-least).astype(np.uint8))
-    return builder.node(
-        "MatMulInteger", codes, builder.node("Cast", offset, to=int(ir.DataType.UINT8)), zero, weight_zero
-    )
-
-
-class _Part(NamedTuple):
-    """A weight [inputs, outputs], or part of one, and its least and greatest entry."""
-
-    value: ir.Value
-    least: int
-    greatest: int
+    def _product(self, codes: ir.Value, scales: NDArray[np.float32]) -> ir.Value:
+        """Return the product of floats, with its bias if there is one."""
+        builder, layer, attributes = self.builder, self.layer, {} if self.window is None else self.window.attributes
+        x, bias = _floats(codes, layer.codes, builder), constant_array(layer.bias)
+        weight = IntegerMatrix.of(layer.weight, builder)
+        values, zero = weight.codes(builder, self.window, signed=weight.is_signed)
+        if not zero.ndim and not np.any(scales != scales[:1]):
+            scales = scales.reshape(-1)[:1].reshape(())
+        step = builder.initializers.add_part(layer.multiplier, "scale", scales)
+        zeros = np.broadcast_to(zero, scales.shape)
+        weight_zero = builder.initializers.literal(
+            zeros.astype(np.int8) if weight.is_signed else zeros.astype(np.uint8)
+        )
+        axis = {"axis": 1 if self.window is None else 0} if scales.ndim else {}
+        w = builder.node("DequantizeLinear", values, step, weight_zero, **axis)
+        if not np.any(bias):
+            return builder.node("MatMul" if self.window is None else "Conv", x, w, **attributes)
+        integers = builder.node("Cast", builder.operand(layer.bias), to=int(ir.DataType.INT32))
+        steps = builder.node("Mul", step, builder.scalar(layer.codes.scale))
+        added = builder.node("DequantizeLinear", integers, steps, **({"axis": 0} if scales.ndim else {}))
+        return builder.node("Gemm" if self.window is None else "Conv", x, w, added, **attributes)
 
 
-def _convolution_sums(
-    weight: _Part, codes: ir.Value, zero: ir.Value, builder: NodeBuilder, images: _Images
-) -> ir.Value:
-    """Return the same for windows, whose weight has one zero for all outputs: those that are too far apart are cut."""
-    if weight.greatest - weight.least > GREATEST_WEIGHT:
-        half = builder.node("Floor", builder.node("Mul", weight.value, builder.scalar(0.5)))
-        parts = [_Part(half, -128, 127), _Part(builder.node("Sub", weight.value, half), -127, 128)]
-        return builder.node("Add", *(_convolution_sums(part, codes, zero, builder, images) for part in parts))
-    offset = builder.node("Sub", weight.value, builder.scalar(float(weight.least)))
-    turned = builder.node("Transpose", builder.node("Cast", offset, to=int(ir.DataType.UINT8)), perm=(1, 0))
-    kernel = builder.node("Reshape", turned, builder.integers(images.weight_shape))
-    weight_zero = builder.initializers.literal(np.array(-weight.least, np.uint8))
-    return builder.node("ConvInteger", codes, kernel, zero, weight_zero, **images.attributes)
+def _unsigned(codes: CodesAttr) -> CodesAttr:
+    return CodesAttr.of("u8", codes.scale, codes.unsigned_zero)
 
 
-def _zero(codes: CodesAttr, builder: NodeBuilder) -> ir.Value:
-    unsigned = codes.kind.data == "u8"
-    return builder.initializers.literal(np.array(codes.zero, np.uint8) if unsigned else np.array(codes.zero, np.int8))
+def _codes(value: ir.Value, step: float, codes: CodesAttr, builder: NodeBuilder) -> ir.Value:
+    """Round values, which are multiples of a step, to codes."""
+    return builder.node("QuantizeLinear", value, builder.scalar(step), zero_of(codes, builder))
 
 
-def _extremes(value: SSAValue) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the least and the greatest weight of each output, or 0."""
-    owner = value.owner
-    assert isinstance(owner, ConstantOp | SparseConstantOp)
-    sparse = CscMatrix.from_dense(owner.array) if isinstance(owner, ConstantOp) else owner.weight
-    least, greatest = (np.zeros(sparse.shape[1], np.int64) for _ in range(2))
-    values = sparse.values.astype(np.int64)
-    np.minimum.at(least, sparse.columns, values)
-    np.maximum.at(greatest, sparse.columns, values)
-    return least, greatest
+def _floats(value: ir.Value, codes: CodesAttr, builder: NodeBuilder) -> ir.Value:
+    return builder.node("DequantizeLinear", value, builder.scalar(codes.scale), zero_of(codes, builder))
+
+
+def _activated(layer: QuantizedLayer, value: ir.Value, builder: NodeBuilder) -> ir.Value:
+    return value if layer.activation is None else emit_activation(layer.activation, value, builder)

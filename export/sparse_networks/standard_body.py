@@ -70,6 +70,9 @@ class BodyConstants:
         self.nodes.append(node)
         return node.outputs[0]
 
+    def add_part(self, value: SSAValue, part: str, array: Array) -> ir.Value:
+        return self._inside(self.initializers.add_part(value, part, array))
+
     def _stored(self, value: SSAValue) -> tuple[ir.Value, bool] | None:
         """Return a weight that nodes outside read as well, such as an embedding that is the last layer, too."""
         stored = self.initializers.stored_matrix(value)

@@ -37,6 +37,10 @@ class Constants(Protocol):
         """Return a constant that an operator asks for."""
         ...
 
+    def add_part(self, value: SSAValue, part: str, array: Array) -> ir.Value:
+        """Return a new constant of the shape of `array`, called after `value` and what it holds of it."""
+        ...
+
 
 @dataclass(frozen=True)
 class NodeBuilder:

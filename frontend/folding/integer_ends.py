@@ -159,17 +159,21 @@ class _Layers(NamedTuple):
         reads = None if x is None else x.producer()
         if source is None or reads is None or {source.op_type, reads.op_type} != {"DequantizeLinear"}:
             return False
-        return self._has_weight(_input(source, 0), _input(source, 2), transposed=_transposed(node))
+        return self._has_sparse(source) or self._has_weight(
+            _input(source, 0), _input(source, 2), transposed=_transposed(node)
+        )
 
     def has_node(self, node: onnx_ir.Node) -> bool:
         """Return whether a node of `READERS` is a layer."""
         places = READERS[node.op_type]
         weight, zero = _input(node, places.weight), _input(node, places.weight_zero)
-        made = integer_weight_nodes(node, self.model.ir_version)
+        return self._has_sparse(node) or self._has_weight(weight, zero, transposed=_transposed(node))
+
+    def _has_sparse(self, reader: onnx_ir.Node) -> bool:
+        """Return whether the weight that a node reads was put together from few entries."""
+        made = integer_weight_nodes(reader, self.model.ir_version)
         sparse = None if made is None else sparse_matrix(made.source, self.model.ir_version)
-        if sparse is not None:
-            return not self.gaining or gains(sparse.weight(transposed=False))
-        return self._has_weight(weight, zero, transposed=_transposed(node))
+        return sparse is not None and (not self.gaining or gains(sparse.weight(transposed=False)))
 
     def yields(self, node: onnx_ir.Node) -> bool:
         """Return whether the codes that a node of `MAKERS` yields are those of a layer."""

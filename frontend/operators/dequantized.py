@@ -11,9 +11,10 @@ from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.images import QuantizedConv2dOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
+from redpebble.foundation.rounded_inverses import dividend_of
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.quantized import codes_of, dequantized_codes, floats_of, has_zero
-from redpebble.frontend.operators.quantized_operands import Codes, dividend_of, fault_of_codes, made_by, number_of
+from redpebble.frontend.operators.quantized_operands import Codes, fault_of_codes, made_by, number_of
 
 
 def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:

@@ -19,9 +19,6 @@ KINDS: Final = {"uint8": "u8", "int8": "s8"}
 CLOSE: Final = 1e-5
 """Relative difference up to which the scale of a bias is that of the sums it is added to."""
 
-NEIGHBOURS: Final = 4
-"""Floats beside a product among which the dividend of its factors is."""
-
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
@@ -107,6 +104,9 @@ def dequantized_weight(conversion: Conversion, value: onnx_ir.Value, *, transpos
     block = node.attributes.get("block_size")
     if block is not None and block.as_int():
         raise NotCovered("its weight is quantized in blocks, accepted is a scale, or one an output")
+    sparse = None if transposed else sparse_weight_of(conversion, node)
+    if sparse is not None:
+        return None if sparse[1] else sparse[0]
     operands = [*node.inputs, None][:3]
     if operands[0] is None or array_of(conversion, operands[0]) is None:
         return None
@@ -143,13 +143,15 @@ def weight_of(
     return IntegerWeight(matrix, np.broadcast_to(scales, (outputs,)), operands[0].name or "")
 
 
-def sparse_weight_of(conversion: Conversion, product: onnx_ir.Node) -> tuple[IntegerWeight, tuple[int, ...]] | None:
-    """Return the weight of a product of integers that was put together from few entries, and the sizes of its window.
+def sparse_weight_of(conversion: Conversion, reader: onnx_ir.Node) -> tuple[IntegerWeight, tuple[int, ...]] | None:
+    """Return the weight that was put together from few entries for a product of integers, or for DequantizeLinear.
+
+    Beside it stand the sizes of its window.
 
     Raises:
-        NotCovered: its entries are no integers of eight bits.
+        NotCovered: its entries are no integers of eight bits, or it has another number of scales than outputs.
     """
-    found = integer_weight_nodes(product, conversion.scope.ir_version)
+    found = integer_weight_nodes(reader, conversion.scope.ir_version)
     tensor = None if found is None else conversion.scope.sparse_matrix_of(found.source)
     if found is None or tensor is None:
         return None
@@ -162,8 +164,21 @@ def sparse_weight_of(conversion: Conversion, product: onnx_ir.Node) -> tuple[Int
     if not np.all((codes >= least) & (codes <= greatest)):
         raise NotCovered(f"the entries of its weight are not between {least} and {greatest}, those of its bytes")
     matrix = matrix._replace(values=(codes - zeros).astype(np.float32))
-    weight = IntegerWeight(matrix, np.ones(outputs, np.float32), found.source.name or "", found.nodes)
+    scales, nodes = np.ones(1, np.float32), found.nodes
+    if reader.op_type == "DequantizeLinear":
+        scales, nodes = _scales_of(conversion, reader, outputs, 0 if found.kernel_size else 1), (*nodes, reader)
+    weight = IntegerWeight(matrix, np.broadcast_to(scales, (outputs,)), found.source.name or "", nodes)
     return weight, found.kernel_size
+
+
+def _scales_of(conversion: Conversion, node: onnx_ir.Node, outputs: int, axis: int) -> Floats:
+    """Return the scale, or one an output, by which a DequantizeLinear makes floats of a weight."""
+    scale, stated = array_of(conversion, node.inputs[1]), node.attributes.get("axis")
+    along = 1 if stated is None else stated.as_int()
+    if scale is None or scale.size not in (1, outputs) or (scale.size > 1 and along != axis):
+        count = 0 if scale is None else scale.size
+        raise NotCovered(f"the scale of its weight has {count} values, accepted are 1 and {outputs}")
+    return scale.astype(np.float32).reshape(-1)
 
 
 def addend_of(conversion: Conversion, value: onnx_ir.Value | None, codes: Codes, weight: IntegerWeight) -> Addend:
@@ -239,18 +254,6 @@ def _factors(
         if array is not None and one is not None and made_by(one, "DynamicQuantizeLinear"):
             return array.astype(np.float32), one, (node,)
     return None
-
-
-def dividend_of(quotients: Floats, divisor: float) -> Floats | None:
-    """Return numbers that are these quotients after a division in float32, None where there are none."""
-    number = np.float32(divisor)
-    found = quotients * number
-    with np.errstate(all="ignore"):
-        for _ in range(NEIGHBOURS):
-            wrong = found / number - quotients
-            found = np.where(wrong < 0, np.nextafter(found, np.float32(np.inf)), found)
-            found = np.where(wrong > 0, np.nextafter(found, np.float32(-np.inf)), found)
-        return found if np.array_equal(found / number, quotients) else None
 
 
 def made_by(value: onnx_ir.Value, operator: str) -> bool:

@@ -17,6 +17,7 @@ from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.elementwise import AddOp
 from redpebble.dialect.ops.images import QuantizedConv2dOp
 from redpebble.dialect.tensors import shape_of
+from redpebble.frontend.folding.integer_weights import PLACES
 from redpebble.frontend.operators.conversion import Conversion, NotCovered
 from redpebble.frontend.operators.on_images.windows import checked_image, image_of, matrix_of, window_of
 from redpebble.frontend.operators.quantized import check_scales, codes_of, emit_layer, has_zero
@@ -53,13 +54,12 @@ def convert_quantized_conv(conversion: Conversion) -> Sequence[SSAValue]:
     if x is None or w is None or not (made_by(x, "DequantizeLinear") and made_by(w, "DequantizeLinear")):
         return ()
     image, node, weight_node = image_of(conversion), producer_of(x), producer_of(w)
-    codes, name = _codes_of(conversion, node), weight_node.inputs[0]
-    kernel = _kernel_of(conversion, [*weight_node.inputs, None][:3], weight_node)
-    weight = _matrix(conversion, image, kernel, "" if name is None else name.name or "")
+    codes = _codes_of(conversion, node)
+    weight, taps = _weight_of(conversion, image, weight_node)
     addend = addend_of(conversion, conversion.input(2), Codes(image, codes, ()), weight)
-    conversion.replaces((weight_node, *addend.nodes))
-    layer = emit_layer(conversion, codes, weight, np.float32(codes.scale) * kernel.scale, addend.integers)
-    window = window_of(conversion, image, kernel.values.shape[2:])
+    conversion.replaces((weight_node, *weight.nodes, *addend.nodes))
+    layer = emit_layer(conversion, codes, weight, np.float32(codes.scale) * weight.scale, addend.integers)
+    window = window_of(conversion, image, taps)
     result = conversion.emit(QuantizedConv2dOp(image, layer, window)).result
     if addend.floats is not None:
         spread = addend.floats.reshape(-1, *[1] * (len(shape_of(image)) - 2))
@@ -109,12 +109,13 @@ def convert_scaled_conv(conversion: Conversion) -> Sequence[SSAValue]:
     return [conversion.emit(QuantizedConv2dOp(image, layer, window)).result]
 
 
-def _weight_of(conversion: Conversion, image: SSAValue, product: onnx_ir.Node) -> tuple[IntegerWeight, tuple[int, ...]]:
-    """Return the weight of a ConvInteger as that of a layer, and the sizes of its window."""
-    w, zero = product.inputs[1], [*product.inputs, None, None][3]
-    found = sparse_weight_of(conversion, product)
+def _weight_of(conversion: Conversion, image: SSAValue, reader: onnx_ir.Node) -> tuple[IntegerWeight, tuple[int, ...]]:
+    """Return the weight of a ConvInteger, or of DequantizeLinear, as that of a layer, and the sizes of its window."""
+    w, zero = ([*reader.inputs, None, None][place] for place in PLACES[reader.op_type])
+    found = sparse_weight_of(conversion, reader)
     if found is None:
-        kernel = _kernel_of(conversion, [w, None, zero], product)
+        scale = reader.inputs[1] if reader.op_type == "DequantizeLinear" else None
+        kernel = _kernel_of(conversion, [w, scale, zero], reader)
         return _matrix(conversion, image, kernel, "" if w is None else w.name or ""), kernel.values.shape[2:]
     weight, taps = found
     if len(taps) != len(shape_of(image)) - 2 or weight.matrix.shape[0] != shape_of(image)[1] * prod(taps):

@@ -15,7 +15,8 @@ LAYER = """
 <ir_version: 9, opset_import: ["" : 17]>
 layer (float[n, K] x) => (float[n, K] y) <
   float[3] values = {VALUES}, int64[3] places = {0, 19999, 399999999}, int64[1] count = {400000000},
-  int64[2] shape = {20000, 20000}, float xs = {0.5}, uint8 xz = {0}, float least = {-3}, uint8 wz = {3}>
+  int64[2] shape = {20000, 20000}, float xs = {0.5}, uint8 xz = {0}, float least = {-3}, uint8 wz = {3},
+  float ws = {1}, int8 zero = {0}>
 {
   zeros = ConstantOfShape(count)
   flat = ScatterElements<axis = 0>(zeros, places, values)
@@ -27,13 +28,23 @@ layer (float[n, K] x) => (float[n, K] y) <
 """
 SIGNED = "b = Cast<to = 3>(w) q = QuantizeLinear(x, xs, xz) p = MatMulInteger(q, b, xz)"
 UNSIGNED = "a = Sub(w, least) b = Cast<to = 2>(a) q = QuantizeLinear(x, xs, xz) p = MatMulInteger(q, b, xz, wz)"
+DEQUANTIZED = """
+  b = Cast<to = 3>(w)
+  q = QuantizeLinear(x, xs, xz)
+  d = DequantizeLinear(q, xs, xz)
+  v = DequantizeLinear(b, ws, zero)
+  y = MatMul(d, v)
+}
+"""
+"""The layer in floats, of which runtimes make one of integers; its end is put where LAYER has its own."""
 
 
 def layer(made: str, values: str = "2, -3, 5") -> onnx.ModelProto:
-    return parser.parse_model(LAYER.replace("K", str(WIDE)).replace("BYTES", made).replace("VALUES", values))
+    text = LAYER.partition("BYTES")[0] + DEQUANTIZED if made is DEQUANTIZED else LAYER.replace("BYTES", made)
+    return parser.parse_model(text.replace("K", str(WIDE)).replace("VALUES", values))
 
 
-@pytest.mark.parametrize("made", [SIGNED, UNSIGNED], ids=["signed", "unsigned"])
+@pytest.mark.parametrize("made", [SIGNED, UNSIGNED, DEQUANTIZED], ids=["signed", "unsigned", "dequantized"])
 def test_a_weight_that_would_fill_the_memory_with_zeros_stays_sparse(made: str) -> None:
     x = np.zeros((2, WIDE), np.float32)
     x[:, 0], x[1, -1] = 10, 3
@@ -60,7 +71,8 @@ CONVOLUTION = """
 <ir_version: 9, opset_import: ["" : 17]>
 convolution (float[n, 2, 4, 4] x) => (float[n, 3, 4, 4] y) <
   float[3] values = {1, -3, 5}, int64[3] places = {0, 4, 5}, int64[1] count = {6}, int64[2] matrix = {2, 3},
-  int64[4] shape = {3, 2, 1, 1}, float xs = {0.5}, uint8 xz = {0}, float least = {-3}, uint8 wz = {ZERO}>
+  int64[4] shape = {3, 2, 1, 1}, float xs = {0.5}, uint8 xz = {0}, float least = {-3}, uint8 wz = {ZERO},
+  float ws = {1}>
 {
   zeros = ConstantOfShape(count)
   flat = ScatterElements<axis = 0>(zeros, places, values)
@@ -75,11 +87,19 @@ convolution (float[n, 2, 4, 4] x) => (float[n, 3, 4, 4] y) <
   y = Mul(s, xs)
 }
 """
+CONVOLUTION_OF_FLOATS = """
+  d = DequantizeLinear(q, xs, xz)
+  v = DequantizeLinear(k, ws, wz)
+  y = Conv(d, v)
+}
+"""
 
 
 @pytest.mark.parametrize("zero", ["3", "2"])
-def test_weights_of_convolutions_are_those_of_their_bytes(zero: str) -> None:
-    model = parser.parse_model(CONVOLUTION.replace("ZERO", zero))
+@pytest.mark.parametrize("form", ["integers", "floats"])
+def test_weights_of_convolutions_are_those_of_their_bytes(zero: str, form: str) -> None:
+    text = CONVOLUTION if form == "integers" else CONVOLUTION.partition("  p =")[0] + CONVOLUTION_OF_FLOATS
+    model = parser.parse_model(text.replace("ZERO", zero))
     x = np.random.default_rng(0).integers(0, 9, (2, 2, 4, 4)).astype(np.float32) / 2
     weight = np.array([[1, 0, 0], [0, -3, 5]], np.float32) + 3 - float(zero)
     expected = np.einsum("nchw,co->nohw", x, weight)
