@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import onnx
@@ -51,16 +51,37 @@ class _Inputs(CalibrationDataReader):
         return next(self._feeds, None)
 
 
+class Types(NamedTuple):
+    """Types of what is quantized, and whether a weight has a scale for each output."""
+
+    activations: QuantType = QuantType.QUInt8
+    weights: QuantType = QuantType.QInt8
+    by_output: bool = True
+
+
 def quantized(
-    model: onnx.ModelProto, form: str, feed: Feed, operators: list[str] | None = None, but: Sequence[str] = ()
+    model: onnx.ModelProto,
+    form: str,
+    feed: Feed,
+    operators: list[str] | None = None,
+    but: Sequence[str] = (),
+    types: Types | None = None,
 ) -> onnx.ModelProto:
-    """Return a model as onnxruntime's quantizer writes it: operators, None for all, without nodes of these names."""
+    """Return a model as onnxruntime's quantizer writes it: operators, None for all, without nodes of these names.
+
+    Without `types` they are `Types()`; of a dynamic form weights are unsigned then, and have one scale.
+    """
+    dynamic, static = types or Types(weights=QuantType.QUInt8, by_output=False), types or Types()
     with tempfile.TemporaryDirectory() as folder:
         before, after = Path(folder, "float.onnx"), Path(folder, "quantized.onnx")
         before.write_bytes(model.SerializeToString())
         if form == DYNAMIC:
             quantize_dynamic(
-                before, after, weight_type=QuantType.QUInt8, op_types_to_quantize=["Conv", "Gemm", "MatMul"]
+                before,
+                after,
+                weight_type=dynamic.weights,
+                per_channel=dynamic.by_output,
+                op_types_to_quantize=["Conv", "Gemm", "MatMul"],
             )
             return onnx.load_from_string(after.read_bytes())
         quantize_static(
@@ -68,9 +89,9 @@ def quantized(
             after,
             _Inputs([feed]),
             quant_format=FORMS[form],
-            activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
-            per_channel=True,
+            activation_type=static.activations,
+            weight_type=static.weights,
+            per_channel=static.by_output,
             op_types_to_quantize=operators,
             nodes_to_exclude=list(but),
         )
