@@ -1,5 +1,6 @@
 """Weights of quantized layers as bytes, less a zero where they need one."""
 
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -21,16 +22,20 @@ Integers = NDArray[np.int64]
 class Window(NamedTuple):
     """The attributes of a convolution, the shape of its weight, and the axes behind the channels."""
 
-    attributes: dict[str, list[int]]
+    attributes: dict[str, list[int] | int]
     weight_shape: tuple[int, ...]
     axes: int
+    groups: int
 
     @staticmethod
     def of(op: QuantizedConv2dOp) -> "Window":
-        """Return the window of a convolution."""
+        """Return the window of a convolution, whose channels are in as many groups as its weight allows."""
         inputs, outputs = shape_of(op.weight)
-        shape = (outputs, inputs // len(op.window.taps), *spatial(op, op.window.kernel_size))
-        return Window(window_attributes(op), shape, len(shape_of(op.x)) - 2)
+        channels = inputs // len(op.window.taps)
+        groups = _group_count(_entries(op.weight), channels)
+        attributes = {**window_attributes(op), **({"group": groups} if groups > 1 else {})}
+        shape = (outputs, channels // groups, *spatial(op, op.window.kernel_size))
+        return Window(attributes, shape, len(shape_of(op.x)) - 2, groups)
 
 
 class IntegerMatrix(NamedTuple):
@@ -41,16 +46,20 @@ class IntegerMatrix(NamedTuple):
     greatest: Integers
 
     @staticmethod
-    def of(weight: SSAValue, builder: NodeBuilder) -> "IntegerMatrix":
-        """Return the weight of a layer."""
-        owner = weight.owner
-        assert isinstance(owner, ConstantOp | SparseConstantOp)
-        sparse = CscMatrix.from_dense(owner.array) if isinstance(owner, ConstantOp) else owner.weight
+    def of(weight: SSAValue, window: Window | None, builder: NodeBuilder) -> "IntegerMatrix":
+        """Return the weight of a layer, or of a convolution: that of inputs of a group, where it has some."""
+        sparse = _entries(weight)
+        if window is None or window.groups == 1:
+            value = builder.operand(weight)
+        else:
+            inputs = sparse.shape[0] // window.groups
+            sparse = sparse._replace(shape=(inputs, sparse.shape[1]), rows=sparse.rows % inputs)
+            value = builder.initializers.add_sparse(weight, "group", sparse)
         least, greatest = (np.zeros(sparse.shape[1], np.int64) for _ in range(2))
         values = sparse.values.astype(np.int64)
         np.minimum.at(least, sparse.columns, values)
         np.maximum.at(greatest, sparse.columns, values)
-        return IntegerMatrix(builder.operand(weight), least, greatest)
+        return IntegerMatrix(value, least, greatest)
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -90,3 +99,21 @@ class IntegerMatrix(NamedTuple):
             turned = builder.node("Transpose", value, perm=(1, 0))
             value = builder.node("Reshape", turned, builder.integers(window.weight_shape))
         return value, zero
+
+
+def _entries(weight: SSAValue) -> CscMatrix:
+    owner = weight.owner
+    assert isinstance(owner, ConstantOp | SparseConstantOp)
+    return CscMatrix.from_dense(owner.array) if isinstance(owner, ConstantOp) else owner.weight
+
+
+def _group_count(weight: CscMatrix, channels: int) -> int:
+    """Return the largest number of groups of channels, and of outputs, each of which reads its own channels alone."""
+    inputs, outputs = weight.shape
+    rows, columns = weight.rows, weight.columns
+    most = gcd(channels, outputs)
+    return next(
+        groups
+        for groups in range(most, 0, -1)
+        if most % groups == 0 and np.array_equal(rows // (inputs // groups), columns // (outputs // groups))
+    )

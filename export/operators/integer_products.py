@@ -34,6 +34,8 @@ def dynamic_sums(layer: QuantizedLayer, value: ir.Value, window: Window | None, 
     codes, scale, zero = builder.parts("DynamicQuantizeLinear", [value], 3)
     sums = builder.node("Cast", _sums(layer, codes, zero, window, builder), to=int(ir.DataType.FLOAT))
     values = builder.node("Mul", sums, builder.node("Mul", scale, _multiplier(layer, window, builder)))
+    if not np.any(constant_array(layer.bias)):
+        return values
     return builder.node("Add", values, _by_output(layer.bias, window, builder))
 
 
@@ -61,7 +63,7 @@ def _sums(
     layer: QuantizedLayer, codes: ir.Value, zero: ir.Value, window: Window | None, builder: NodeBuilder
 ) -> ir.Value:
     """Return the products of codes less their zero, before the bias."""
-    weight = IntegerMatrix.of(layer.weight, builder)
+    weight = IntegerMatrix.of(layer.weight, window, builder)
     if window is not None:
         return _convolution_sums(weight, codes, zero, window, builder)
     values, weight_zero = weight.codes(builder, None, signed=weight.is_signed)

@@ -115,7 +115,7 @@ class _Emission(NamedTuple):
         """Return the product of floats, with its bias if there is one."""
         builder, layer, attributes = self.builder, self.layer, {} if self.window is None else self.window.attributes
         x, bias = _floats(codes, layer.codes, builder), constant_array(layer.bias)
-        weight = IntegerMatrix.of(layer.weight, builder)
+        weight = IntegerMatrix.of(layer.weight, self.window, builder)
         values, zero = weight.codes(builder, self.window, signed=weight.is_signed)
         if not zero.ndim and not np.any(scales != scales[:1]):
             scales = scales.reshape(-1)[:1].reshape(())

@@ -20,6 +20,7 @@ from redpebble.export.original import Array
 from redpebble.export.writing.compact_weights import compact, emit_decoding
 from redpebble.export.writing.initializers import Initializers
 from redpebble.export.writing.node_builder import NodeBuilder
+from redpebble.sparse.csr import CscMatrix
 
 ELEMENT_TYPES: Final = {"u8": onnx.TensorProto.UINT8, "s8": onnx.TensorProto.INT8}
 
@@ -72,6 +73,12 @@ class BodyConstants:
 
     def add_part(self, value: SSAValue, part: str, array: Array) -> ir.Value:
         return self._inside(self.initializers.add_part(value, part, array))
+
+    def add_sparse(self, value: SSAValue, part: str, matrix: CscMatrix) -> ir.Value:
+        packed = compact(matrix, transposed=False)
+        values = self.initializers.add_part(value, f"{part}_values", packed.values)
+        gaps = self.initializers.add_part(value, f"{part}_gaps", packed.gaps)
+        return emit_decoding(packed.shape, self._inside(values), self._inside(gaps), self._builder())
 
     def _stored(self, value: SSAValue) -> tuple[ir.Value, bool] | None:
         """Return a weight that nodes outside read as well, such as an embedding that is the last layer, too."""

@@ -14,6 +14,7 @@ from redpebble.export.original import Array, Original, content_key
 from redpebble.export.writing.compact_weights import compact_edges
 from redpebble.export.writing.constant_origins import ConstantOrigin, Form, form_of
 from redpebble.export.writing.unique_names import Names
+from redpebble.sparse.csr import CscMatrix
 
 LITERAL = "constant"
 """Names of the shapes and bounds that an operator of a later opset takes as inputs."""
@@ -55,6 +56,10 @@ class Initializers:
     def add_part(self, value: SSAValue, part: str, array: NDArray[Any]) -> ir.Value:
         """Return a new constant of the shape of `array`, called after `value` and what it holds of it."""
         return self._add(self._names.invent(f"{self._origins[value].name}.{part}"), array)
+
+    def add_sparse(self, value: SSAValue, part: str, matrix: CscMatrix) -> ir.Value:
+        """Return the same for a matrix [inputs, outputs], with its zeros."""
+        return self.add_part(value, part, matrix.to_dense())
 
     def edges(self, value: SSAValue) -> tuple[ir.Value, ir.Value]:
         """Return weights [edges, 1] and gaps [edges] of the graph `value`, target by target."""

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.export.original import Array
+from redpebble.sparse.csr import CscMatrix
 
 Attribute = int | float | str | Sequence[int] | ir.TensorProtocol
 
@@ -39,6 +40,10 @@ class Constants(Protocol):
 
     def add_part(self, value: SSAValue, part: str, array: Array) -> ir.Value:
         """Return a new constant of the shape of `array`, called after `value` and what it holds of it."""
+        ...
+
+    def add_sparse(self, value: SSAValue, part: str, matrix: CscMatrix) -> ir.Value:
+        """Return the same for a matrix [inputs, outputs] that may be mostly zeros."""
         ...
 
 

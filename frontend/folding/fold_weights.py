@@ -133,7 +133,10 @@ def _feeds_quantized(node: onnx_ir.Node) -> bool:
 
 
 def _is_by_outputs(conv: onnx_ir.Node, source: onnx_ir.Node) -> bool:
-    """Return whether a convolution is one on codes: of one scale for its inputs, and of one, or one an output, else."""
+    """Return whether a convolution is one on codes: of one scale for its inputs, and of one, or one an output, else.
+
+    Of a weight that is still to be folded the outputs may not be known.
+    """
     weight = None if conv.inputs[1] is None else conv.inputs[1].producer()
     if weight is None or weight.op_type != "DequantizeLinear":
         return False
@@ -143,7 +146,7 @@ def _is_by_outputs(conv: onnx_ir.Node, source: onnx_ir.Node) -> bool:
     by_outputs = axis is not None and axis.as_int() == 0
     return all(
         value is None or value.shape is None or prod(value.shape.numpy()) == 1 for value in source.inputs[1:]
-    ) and all(prod(size) == 1 or (by_outputs and size == (outputs,)) for size in sizes)
+    ) and all(prod(size) == 1 or (by_outputs and len(size) == 1 and outputs in (None, size[0])) for size in sizes)
 
 
 def _is_deterministic(node: onnx_ir.Node) -> bool:

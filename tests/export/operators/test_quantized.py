@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.inliner
 import onnx_ir
 import onnxruntime
 import pytest
@@ -13,7 +14,7 @@ from onnx import numpy_helper, parser
 import redpebble
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from tests.end_to_end.test_quantized import FORMS, inputs, needs_vnni, outcome
-from tests.end_to_end.test_quantized_convolutions import STATIC, images, residual
+from tests.end_to_end.test_quantized_convolutions import STATIC, Network, images, residual
 from tests.support.quantized_models import Form, dynamically_quantized, pruned_network, quantized, quantized_images
 
 
@@ -53,6 +54,42 @@ def test_convolutions_become_the_operators_of_the_original(form: tuple[Form, str
     if activations == "QUInt8":  # of signed codes onnxruntime pools floats
         assert operators_run(optimized, tmp_path) == operators_run(model, tmp_path)
     assert np.array_equal(outcome(optimized, x), outcome(model, x))
+
+
+def separable() -> onnx.ModelProto:
+    """A dense stem, and convolutions that are mostly zeros around a dense one of each channel."""
+    net = Network()
+    x = net.node("Relu", net.conv("x", (3, 64, 3), 1.0))
+    x = net.node("Relu", net.conv(x, (64, 64, 3)))
+    x = net.node("Relu", net.conv(x, (64, 64, 3), 1.0, group=64))
+    x = net.node("Relu", net.conv(x, (64, 128, 3)))
+    return net.model(net.conv(x, (128, 128, 3)), 16)
+
+
+@needs_vnni
+@pytest.mark.parametrize("form", ["static", "dynamic"])
+def test_convolutions_of_each_channel_stay_in_groups_and_dense_ones_of_codes(form: str, tmp_path: Path) -> None:
+    model = (
+        dynamically_quantized(separable(), tmp_path, "QUInt8", operators=["Conv"])
+        if form == "dynamic"
+        else quantized_images(separable(), tmp_path, "qdq", "QUInt8", per_channel=True)
+    )
+    optimized, x = written(model), images(2, 16)
+    found, expected = operators_run(optimized, tmp_path), operators_run(model, tmp_path)
+    assert {name: found[name] for name in ("Conv", "ConvInteger", "QLinearConv")} == {
+        name: expected[name] for name in ("Conv", "ConvInteger", "QLinearConv")
+    }
+    groups = [
+        attribute.i
+        for node in onnx.inliner.inline_local_functions(optimized).graph.node
+        for attribute in node.attribute
+        if attribute.name == "group"
+    ]
+    assert groups == [64]
+    compiled = redpebble.compile(optimized)
+    assert {layer.format for layer in compiled.report} == {"int8"}
+    assert np.array_equal(outcome(optimized, x), outcome(model, x))
+    assert np.array_equal(compiled.run(None, {"x": x})[0], outcome(model, x))
 
 
 @needs_vnni

@@ -42,6 +42,9 @@ class Literals:
     def add_part(self, value: object, part: str, array: Array) -> ir.Value:
         raise AssertionError
 
+    def add_sparse(self, value: object, part: str, matrix: CscMatrix) -> ir.Value:
+        raise AssertionError
+
 
 def lookup(value: object) -> ir.Value:
     raise AssertionError
