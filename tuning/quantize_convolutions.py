@@ -13,7 +13,7 @@
 
 Depthwise ones among them, and dense ones beside them, do where that gains, see `redpebble.tuning.gaining_convolutions`.
 What one of them reads is rounded where it is made, for all that read it, so that it lies in memory as bytes, and so are
-summands of sums and the sums.
+summands of sums and the sums, and what an activation of many instructions reads: of codes it is a table.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import FloatAttr, f64
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.constants import ConstantOp, constant_array
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
@@ -136,14 +136,14 @@ def _left(op: Convolution, rounding: _Rounding, machine: Machine) -> str:
         return f"{layer_text(op)} {NO_INTEGERS}"
     weight, added, multiplier = (constant.results[0] for constant in parameters)
     residual = op.residual if isinstance(op, Conv2dOp) else None
-    own = None if residual is not None else op.activation
+    own = op.activation if residual is None and not _is_long(op.activation) else None
     made = QuantizedConv2dOp(op.x, QuantizedLayer(node_name(op), weight, added, multiplier, codes, own), op.window)
     arrays = [np.asarray(constant_array(one), np.float32) for one in (weight, added, multiplier)]
     (result,) = evaluate(made, [rounding.array(op.x), *arrays], np.float32)
     ops: list[Operation] = [*parameters, made]
     rounding.observed.values[made.result] = result
-    if residual is not None:
-        ops += _with_sum((made.result, residual), op.activation, rounding)
+    if own is None:
+        ops += _behind((made.result, residual), op.activation, rounding)
     last = ops[-1].results[0]
     change = change_of([rounding.array(op.result)], [rounding.array(last)])
     if change > MOST_CHANGE:
@@ -151,9 +151,11 @@ def _left(op: Convolution, rounding: _Rounding, machine: Machine) -> str:
             one.drop_all_references()
         return f"{layer_text(op)} {changed_text(change)}"
     rounding.want(op.x)
-    if residual is not None:
-        for value in (made.result, residual, last):
-            rounding.want(value)
+    if last is not made.result:
+        inner = last.owner.operands[0] if _is_long(op.activation) and isinstance(last.owner, ActivateOp) else last
+        for value in (made.result, residual, inner, last):
+            if value is not None:
+                rounding.want(value)
     rounding.move(op.result, last)
     made.dense_us = FloatAttr(runtime_us(op, machine), f64)
     copy_provenance(op, made)
@@ -162,15 +164,23 @@ def _left(op: Convolution, rounding: _Rounding, machine: Machine) -> str:
     return ""
 
 
-def _with_sum(
-    parts: tuple[SSAValue, SSAValue], activation: ActivationAttr | None, rounding: _Rounding
+def _is_long(activation: ActivationAttr | None) -> bool:
+    """Return whether an activation takes longer than to round what it reads, whose codes a table then maps."""
+    return activation is not None and activation.kind.data not in OF_FEW_INSTRUCTIONS
+
+
+def _behind(
+    parts: tuple[SSAValue, SSAValue | None], activation: ActivationAttr | None, rounding: _Rounding
 ) -> list[Operation]:
-    """Return the sum of two values and the activation behind it, and note what samples make of them."""
-    added = AddOp(*parts)
-    value = rounding.array(parts[0]) + rounding.array(parts[1])
-    rounding.observed.values[added.result] = value
-    if activation is None:
-        return [added]
-    activated = ActivateOp(added.result, activation)
-    (rounding.observed.values[activated.result],) = evaluate(activated, [value], np.float32)
-    return [added, activated]
+    """Return the sum with another value and the activation behind a convolution, and note what samples make of them."""
+    (last, residual), values, ops = parts, rounding.observed.values, list[Operation]()
+    if residual is not None:
+        added = AddOp(last, residual)
+        values[added.result] = rounding.array(last) + rounding.array(residual)
+        ops.append(added)
+        last = added.result
+    if activation is not None:
+        activated = ActivateOp(last, activation)
+        (values[activated.result],) = evaluate(activated, [rounding.array(last)], np.float32)
+        ops.append(activated)
+    return ops

@@ -308,9 +308,12 @@ class CodeValues:
 
     def of_bytes(self, codes: ir.Value) -> ir.Value:
         """Return the values of as many codes as there are lanes."""
-        lanes, builder = self.lanes, self.lanes.builder
-        steps = builder.sub(builder.zext(codes, lanes.int_vector), self.zero)
-        return lanes.mul(lanes.to_float(steps), self.scale)
+        return self.of_words(self.lanes.builder.zext(codes, self.lanes.int_vector))
+
+    def of_words(self, codes: ir.Value) -> ir.Value:
+        """Return the values of codes that are words."""
+        steps = self.lanes.builder.sub(codes, self.zero)
+        return self.lanes.mul(self.lanes.to_float(steps), self.scale)
 
 
 def lines_to_floats(code: Code) -> ir.Function:

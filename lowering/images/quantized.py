@@ -1,4 +1,4 @@
-"""Layers of image networks on codes: convolutions, poolings, elementwise work, and the ways in and out.
+"""Layers of image networks on codes: convolutions, poolings, and the ways in and out.
 
 A convolution puts the lines of its windows next to each other, or finds them there, and the kernel of a quantized layer
 takes them as 64 rows of a batch. Where its result is not stored as codes, they become floats tile by tile.
@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from llvmlite import ir
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.images import Pool2dOp, QuantizedConv2dOp, Spread, image_shape, spreads_of
+from redpebble.dialect.ops.images import Pool2dOp, QuantizedConv2dOp, image_shape
 from redpebble.dialect.semantics.quantized import rounds_sums
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.byte_lookup import LookupForm
@@ -23,11 +22,9 @@ from redpebble.lowering.images.found_codes import CodeWords, outside_of, scaled_
 from redpebble.lowering.images.geometry import Phases
 from redpebble.lowering.images.image_code import ImageCode
 from redpebble.lowering.images.lines import (
-    CodeValues,
     LineWindows,
     copying_lines,
     entering_lines,
-    joined_bytes,
     leaving_lines,
     line_windows,
     lines_to_floats,
@@ -36,8 +33,6 @@ from redpebble.lowering.images.lines import (
 )
 from redpebble.lowering.images.memory import OwnRows, View, needs_phases
 from redpebble.lowering.images.stored_codes import Stored
-from redpebble.lowering.kernels.elementwise import ARITHMETIC
-from redpebble.lowering.kernels.kernel_form import activated, activation_key
 from redpebble.lowering.llvm.builder import (
     BYTE,
     FLOAT_BYTES,
@@ -51,14 +46,11 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.call_tables import values_of_constant
-from redpebble.lowering.llvm.gather_scatter import splat_int
 from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
+from redpebble.lowering.llvm.vectors import FLOAT, int_constants
 from redpebble.lowering.quantized.byte_lanes import multiplies_bytes
 from redpebble.lowering.quantized.lookup_layer import LayerEnd
 from redpebble.lowering.quantized.quad_layer import Blocks, quad_layer
-from redpebble.lowering.quantized.rounding import Rounding
 from redpebble.lowering.quantized.step import WIDE_LANES
 
 
@@ -205,109 +197,6 @@ def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
         builder.store(builder.fdiv(value, ir.Constant(FLOAT, float(pixels))), image.tile(target, i64(0), number))
 
     image.each(source.channels, channel)
-
-
-def emit_chain(image: ImageCode, chain: Sequence[Operation]) -> None:
-    """Emit elementwise work that ends with codes, tile by tile; what is in between is in registers alone.
-
-    Raises:
-        ValueError: an operand is neither an image nor spread over its pixels.
-    """
-    first, last = chain[0], chain[-1]
-    codes, target = image.memory.stored.codes[last.results[0]], image.memory.views[last.results[0]]
-    spreads = spreads_of(first) if isinstance(first, BinaryOp) else ("tile",)
-    if spreads is None:
-        raise ValueError(f"{first.name} inside a pebble.image_network has operands that are no images")
-    operands = [
-        _Operand(image, value, spread, image.memory.stored.codes.get(value))
-        for value, spread in zip(first.operands, spreads, strict=True)
-    ]
-    function, bounds = (
-        _chain_code(image.code, chain, [one.kind for one in operands]),
-        words_of(image, last.results[0], codes).bounds,
-    )
-    numbers = [number for one in operands for number in one.numbers]
-
-    def tile(number: ir.Value) -> None:
-        there = image.tile(target, number)
-        addresses = [one.address(number) for one in operands]
-        image.builder.call(function, [*addresses, there, bounds, i64(target.channels), *numbers])
-        image.clear(last.results[0], number, there)
-
-    image.each(target.plane.tiles, tile)
-
-
-class _Operand:
-    """An operand of elementwise work."""
-
-    def __init__(self, image: ImageCode, value: SSAValue, spread: Spread, codes: Stored | None) -> None:
-        self._image, self._value, self._spread = image, value, spread
-        self.kind = "codes" if codes is not None else spread
-        scale, zero = (1.0, 0) if codes is None else (codes.scale, codes.zero)
-        self.numbers = [ir.Constant(FLOAT, scale), ir.Constant(I32, zero)]
-
-    def address(self, number: ir.Value) -> ir.Value:
-        """Return where it is for a tile."""
-        image, value = self._image, self._value
-        if self._spread in ("tile", "first_column"):
-            return image.tile(image.memory.views[value], number if self._spread == "tile" else i64(0))
-        owner = value.owner if isinstance(value.owner, Operation) else None
-        return image.arrays((value, "values"), values_of_constant, owner)[0]
-
-
-def _chain_code(code: Code, chain: Sequence[Operation], kinds: Sequence[str]) -> ir.Function:
-    """Return `void (operands..., y, bounds, channels, scale and zero of each operand...)` for a tile."""
-    first, count = chain[0], len(kinds)
-    activations = [op.activation for op in chain[:-1] if isinstance(op, ActivateOp)]
-
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        operands, (y, bounds, channels), numbers = args[:count], args[count : count + 3], args[count + 3 :]
-        lanes = code.lanes(builder)
-        rounding = Rounding.read(lanes, bounds)
-        coded = [
-            CodeValues(lanes, lanes.splat(scale), splat_int(lanes, zero))
-            for scale, zero in zip(numbers[::2], numbers[1::2], strict=True)
-        ]
-        with counted_loop(builder, channels) as channel:
-            row = builder.mul(channel, i64(PIXELS))
-            parts: list[ir.Value] = []
-            for start in range(0, PIXELS, lanes.width):
-                place = builder.add(row, i64(start))
-                read = [
-                    _read(lanes, kind, (operand, values), (channel, row, place))
-                    for kind, operand, values in zip(kinds, operands, coded, strict=True)
-                ]
-                value = ARITHMETIC[first.name](lanes, *read) if isinstance(first, BinaryOp) else read[0]
-                for activation in activations:
-                    (value,) = activated(lanes, activation, [value])
-                parts.append(rounding.code(rounding.quotient(value)))
-            builder.store(joined_bytes(builder, parts), byte_at(builder, y, row), align=PIXELS)
-
-    words = "_".join([first.name, *kinds, *map(activation_key, activations)])
-    types = [*[POINTER] * (count + 2), I64, *[FLOAT, I32] * count]
-    return code.function(f"chain_{words}", types, body)
-
-
-def _read(
-    lanes: Lanes,
-    kind: str,
-    operand: tuple[ir.Value, CodeValues],
-    where: tuple[ir.Value, ir.Value, ir.Value],
-) -> ir.Value:
-    """Return a vector of an operand at a channel, its row and a place in that."""
-    builder, (pointer, values), (channel, row, place) = lanes.builder, operand, where
-    match kind:
-        case "codes":
-            codes = builder.load(byte_at(builder, pointer, place), align=1, typ=ir.VectorType(BYTE, lanes.width))
-            return values.of_bytes(codes)
-        case "tile":
-            return lanes.load(float_at(builder, pointer, place), FLOAT_BYTES * lanes.width)
-        case "per_feature":
-            return lanes.splat(builder.load(float_at(builder, pointer, channel), typ=FLOAT))
-        case "first_column":
-            return lanes.splat(builder.load(float_at(builder, pointer, row), typ=FLOAT))
-        case _:
-            return lanes.splat(builder.load(pointer, typ=FLOAT))
 
 
 def sums_in_order(code: Code) -> ir.Function:

@@ -18,6 +18,7 @@ from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Quan
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images import packing
+from redpebble.lowering.images.code_chains import emit_chain
 from redpebble.lowering.images.convolutions import emit_convolution, emit_depthwise, emit_pooling
 from redpebble.lowering.images.found_codes import emit_range
 from redpebble.lowering.images.geometry import reads_all
@@ -32,7 +33,6 @@ from redpebble.lowering.images.layers import (
 from redpebble.lowering.images.memory import ops_of, plan_images
 from redpebble.lowering.images.movement import moving
 from redpebble.lowering.images.quantized import (
-    emit_chain,
     emit_code_mean,
     emit_code_pooling,
     emit_entrance,

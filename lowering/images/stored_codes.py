@@ -5,7 +5,7 @@ can do with them: quantized convolutions of the same codes, poolings, elementwis
 Elementwise work up to an op that rounds is a chain, whose values are in registers alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -78,8 +78,11 @@ class _Finding:
         while refused := [value for value in stored if not self._may_stay(value, stored)]:
             for value in refused:
                 del stored[value]
-        chains = (self._chain(op) for op in self.ops if rounds_to_codes(op) and op.results[0] in stored)
-        return StoredCodes(stored, {chain[-1]: chain for chain in chains})
+        found = (self._chain(op) for op in self.ops if rounds_to_codes(op) and op.results[0] in stored)
+        chains: dict[Operation, tuple[Operation, ...]] = {chain[-1]: chain for chain in found}
+        for last in list(chains):
+            _join_with_operand(last, chains, stored)
+        return StoredCodes(stored, chains)
 
     def _note(self, value: SSAValue, codes: Stored | None) -> None:
         if codes is not None:
@@ -138,6 +141,29 @@ class _Finding:
                 break
             chain.insert(0, before)
         return tuple(chain)
+
+
+def _join_with_operand(
+    last: Operation, chains: dict[Operation, tuple[Operation, ...]], stored: dict[SSAValue, Stored]
+) -> None:
+    """Put the chain before a sum or a product, both operands of which are made of the same codes, in front of it."""
+    first = chains[last][0]
+    if not isinstance(first, BinaryOp):
+        return
+    for operand, other in (first.operands, reversed(first.operands)):
+        before = chains.get(operand.owner) if isinstance(operand.owner, Operation) else None
+        if before is not None and operand.has_one_use() and source_of(before, stored) is other:
+            chains[last] = (*chains.pop(before[-1]), *chains[last])
+            del stored[operand]
+            return
+
+
+def source_of(chain: Sequence[Operation], stored: Mapping[SSAValue, Stored]) -> SSAValue | None:
+    """Return the value of whose codes, given before a call, a chain makes others alone; None where there is none."""
+    made = {op.results[0] for op in chain}
+    (source, *others) = {operand for op in chain for operand in op.operands} - made
+    is_known = source in stored and not stored[source].is_found
+    return source if not others and is_known and source.type == chain[-1].results[0].type else None
 
 
 def _codes_read(op: Operation) -> Stored | None:

@@ -7,7 +7,7 @@ from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp, rounds_to_codes
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp, rounds_to_codes
 from redpebble.dialect.ops.images import (
     Conv2dOp,
     Depthwise2dOp,
@@ -70,6 +70,15 @@ POWER_US: Final = 0.5e-3
 DENSE_POWER_US: Final = 0.2e-3
 """The same in onnxruntime."""
 
+ROUNDINGS_US: Final = 2.5
+"""Microseconds of the nodes that round to codes, and back, around a convolution that is left to the runtime."""
+
+CODED_US: Final = {"activate": 0.07e-3, "binary": 0.42e-3}
+"""Microseconds of a code that elementwise work makes of codes: by a table of all, or of two values."""
+
+DENSE_CODED_US: Final[Mapping[type[Operation], float]] = {ActivateOp: 0.85e-3, AddOp: 0.37e-3, MulOp: 0.65e-3}
+"""The same in onnxruntime."""
+
 TAP_US: Final = 0.05e-3
 """Microseconds of a tap of a value of a depthwise convolution, or of a pooling."""
 
@@ -86,9 +95,14 @@ class ImageShares(NamedTuple):
     taps: float
     dense_taps: float
     """Taps in onnxruntime."""
+    dense_powers: float
+    """Activations that take a power of e in onnxruntime."""
 
 
-IMAGE_SHARES: Final = {DEFAULT_PRICES: ImageShares(1.0, 0.8, 1.0, 1.0), "zen5": ImageShares(0.3, 0.96, 0.75, 0.68)}
+IMAGE_SHARES: Final = {
+    DEFAULT_PRICES: ImageShares(values=1.0, dense=0.8, taps=1.0, dense_taps=1.0, dense_powers=1.0),
+    "zen5": ImageShares(values=0.3, dense=0.96, taps=0.75, dense_taps=0.68, dense_powers=0.75),
+}
 
 
 def image_shares(prices: str) -> ImageShares:
@@ -192,20 +206,23 @@ def behind_sparse(
 
 
 def _between(op: QuantizedConv2dOp, found: Mapping[Operation, Size]) -> list[Operation]:
-    """Return a convolution and the poolings behind it, where nothing reads these but found ops; else nothing."""
+    """Return a convolution and the poolings and elementwise work up to found ops; nothing where others read any."""
     path: list[Operation] = [op]
-    while not all(use.operation in found for use in path[-1].results[0].uses):
-        reader = path[-1].results[0].get_user_of_unique_use()
-        if not isinstance(reader, Pool2dOp):
+    for one in path:
+        readers = [use.operation for result in one.results for use in result.uses]
+        further = [reader for reader in readers if reader not in found and reader not in path]
+        if not readers or any(not isinstance(reader, Pool2dOp | ActivateOp | BinaryOp) for reader in further):
             return []
-        path.append(reader)
-    return path
+        path += dict.fromkeys(further)
+    known = {value.owner for value in dynamic_operands(op)} | {*path, *found}
+    return path if all(value.owner in known for one in path for value in dynamic_operands(one)) else []
 
 
 def is_better_outside(op: Operation, shares: ImageShares) -> bool:
     """Return whether an op takes less time with the runtime, on the way there and back."""
     moved = shares.values * MOVED_US * sum(map(pixels_of, (*dynamic_operands(op), *op.results)))
-    return layer_us(op, shares) > dense_us([op], shares) + moved
+    around = ROUNDINGS_US if isinstance(op, QuantizedConv2dOp) else 0.0
+    return layer_us(op, shares) > dense_us([op], shares) + moved + around
 
 
 def pixels_of(value: SSAValue) -> int:
@@ -245,8 +262,10 @@ def layer_us(op: Operation, shares: ImageShares = DEFAULT_SHARES) -> float:
 
 
 def activation_us(op: Operation, power_us: float = POWER_US) -> float:
-    """Return the microseconds of an op's activation, nothing for one of a few instructions."""
+    """Return the microseconds of an op's activation, nothing for one of a few instructions, or of a table of codes."""
     if not isinstance(op, ConvolutionOp | ActivateOp) or op.activation is None or op.activation.kind.data == "quantize":
+        return 0.0
+    if isinstance(op, ActivateOp) and is_between_codes(op):
         return 0.0
     return power_us * pixels_of(op.result) if op.activation.kind.data not in OF_FEW_INSTRUCTIONS else 0.0
 
@@ -264,6 +283,11 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
             return shares.values * moved + shares.taps * _taps_us(op)
         case ConcatOp() | SplitOp():
             return 0.0
+        case ActivateOp() if rounds_to_codes(op) and _ends_elementwise(op):
+            return 0.0
+        case ActivateOp() | BinaryOp() if is_between_codes(op):
+            kind = "activate" if isinstance(op, ActivateOp) else "binary"
+            return shares.values * CODED_US[kind] * pixels_of(op.results[0])
         case _:
             return shares.values * TOUCHED_US * sum(map(pixels_of, dynamic_operands(op)))
 
@@ -279,9 +303,29 @@ def _taps_us(op: Depthwise2dOp | Pool2dOp) -> float:
 
 def _is_of_codes(op: Pool2dOp) -> bool:
     """Return whether the largest of windows are codes, as far as what yields their values tells."""
-    before = op.x.owner
+    return op.kind.data == "max" and _has_codes(op.x)
+
+
+def _has_codes(value: SSAValue) -> bool:
+    """Return whether a value lies in memory as codes, as far as what yields it tells."""
+    before = value.owner
+    if isinstance(before, Pool2dOp):
+        return _is_of_codes(before)
     is_made = isinstance(before, QuantizedConv2dOp) and before.output is not None
-    return op.kind.data == "max" and (is_made or (isinstance(before, Operation) and rounds_to_codes(before)))
+    return is_made or (isinstance(before, Operation) and rounds_to_codes(before))
+
+
+def is_between_codes(op: ActivateOp | BinaryOp) -> bool:
+    """Return whether elementwise work takes codes, and what it yields is rounded to codes alone."""
+    reader = op.results[0].get_user_of_unique_use()
+    is_rounded = isinstance(reader, ActivateOp) and rounds_to_codes(reader)
+    return is_rounded and any(map(_has_codes, op.operands))
+
+
+def _ends_elementwise(op: ActivateOp) -> bool:
+    """Return whether a rounding is part of the elementwise work before it."""
+    before = op.x.owner
+    return isinstance(before, ActivateOp | BinaryOp) and op.x.has_one_use() and is_between_codes(before)
 
 
 def _pooled_lines(op: Pool2dOp) -> float:
@@ -322,7 +366,9 @@ def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> 
         elif isinstance(op, Depthwise2dOp | Pool2dOp) and not _is_whole(op):
             # strides cost nothing there
             total += shares.dense_taps * _taps_us(op)
+        elif isinstance(op, ActivateOp | BinaryOp) and is_between_codes(op):
+            total += shares.values * DENSE_CODED_US.get(type(op), DENSE_CODED_US[MulOp]) * pixels_of(op.results[0])
         elif isinstance(op, ImageLayerOp | ActivateOp | BinaryOp):
             total += _work_us(op, shares)
-        total += shares.values * activation_us(op, DENSE_POWER_US)
+        total += shares.dense_powers * activation_us(op, DENSE_POWER_US)
     return total

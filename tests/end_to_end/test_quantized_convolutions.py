@@ -184,6 +184,35 @@ def test_results_of_codes_are_rounded_as_integers_are(tmp_path: Path) -> None:
     assert np.array_equal(redpebble.compile(model).run(None, {"x": x})[0], outcome(model, x))
 
 
+def gated(activation: str, size: int = 20) -> onnx.ModelProto:
+    """A stem, and blocks of depthwise convolutions with gates of activations and of means of their channels."""
+    net = Network()
+    x = net.node("Relu", net.conv("x", (3, 64, 3), 1.0))
+    for stride in (1, 2):
+        x = net.conv(x, (64, 64, 3))
+        x = net.node("Mul", x, net.node(activation, x))
+        x = net.conv(x, (64, 64, 3), 1.0, stride, 64)
+        x = net.node("Mul", net.node(activation, x), x)
+        gate = net.conv(net.node("GlobalAveragePool", x), (64, 64, 1), 0.2)
+        x = net.conv(net.node("Mul", x, net.node("Sigmoid", gate)), (64, 64, 1))
+    return net.model(x, size)
+
+
+@needs_vnni
+@pytest.mark.parametrize(
+    ("activation", "form"),
+    [("Sigmoid", "qdq"), ("HardSigmoid", "operator"), pytest.param("Tanh", "qdq", marks=pytest.mark.slow)],
+)
+def test_gates_of_codes_give_the_same_bytes(activation: str, form: Form, tmp_path: Path) -> None:
+    model = quantized_images(gated(activation), tmp_path, form, "QUInt8", per_channel=True)
+    x = images(3, 20)
+    expected = outcome(model, x)
+    assert len(np.unique(expected)) > 50
+    # a power of e may be another float, whose code is next to that of onnxruntime
+    assert share_of_a_step(redpebble.session(model).run(None, {"x": x})[0], expected) < 0.02
+    assert share_of_a_step(redpebble.compile(model).run(None, {"x": x})[0], expected) < 0.02
+
+
 @needs_vnni
 @pytest.mark.parametrize("steps", [255, 90])
 def test_a_clip_before_codes_gives_the_same_bytes(steps: int, tmp_path: Path) -> None:

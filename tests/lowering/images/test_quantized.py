@@ -14,7 +14,7 @@ from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
 from redpebble.dialect.ops.images import Pool2dOp, QuantizedConv2dOp
 from redpebble.dialect.ops.movement import ConcatOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer
@@ -29,6 +29,7 @@ from tests.support.lowering_modules import BYTE_TARGETS, TARGETS, Body, Floats, 
 
 RELU, SILU = ActivationAttr.of("relu"), ActivationAttr.of("silu", 1.0)
 
+GATE = CodesAttr.of("u8", 1 / 255, 0)
 X, H, Y = CodesAttr.of("u8", 0.02, 117), CodesAttr.of("s8", 0.03, -5), CodesAttr.of("u8", 0.04, 0)
 
 
@@ -265,3 +266,23 @@ def test_codes_of_zeros_and_of_not_numbers_are_found() -> None:
     assert_equal(found, np.zeros_like(x))
     x[0, :, 1, 3] = np.nan
     assert_equal(chain(Conv(6, 9, window(3), FOUND, None)), x)
+
+
+def gates(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """Codes times what an activation makes of them, times the mean of their channel; what is rounded in between."""
+
+    def added(op: ActivateOp | MulOp | Pool2dOp) -> SSAValue:
+        block.add_op(op)
+        return op.results[0]
+
+    value = Conv(6, 5, WindowAttr.of((1, 1)), output=X).emit(block, arguments[0])
+    gate = added(ActivateOp(added(ActivateOp(value, ActivationAttr.of("sigmoid"))), GATE.rounding))
+    other = added(ActivateOp(added(ActivateOp(value, SILU)), Y.rounding))
+    gated = added(ActivateOp(added(MulOp(gate, value)), Y.rounding))
+    mean = added(ActivateOp(added(Pool2dOp(gated, "average", WindowAttr.of((9, 11)))), GATE.rounding))
+    return [added(ActivateOp(added(MulOp(gated, mean)), Y.rounding)), other]
+
+
+@each_form
+def test_gates_of_codes_are_looked_up(target: CpuTarget) -> None:
+    assert_equal(gates, images(2, 6, 9, 11), target)

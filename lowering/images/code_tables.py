@@ -1,0 +1,75 @@
+"""Tables of codes: elementwise work that reads the codes of one value alone is a look-up of each byte.
+
+line      c0 c1 ... c63                        the codes of 64 positions
+table     t0 ... t127, t128 ... t255           two registers for each half of all codes
+halves    t[c & 127], t[128 + (c & 127)]       vpermi2b for each half
+chosen    by the highest bit of each code      a blend
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+from xdsl.ir import Operation, SSAValue
+
+from redpebble.dialect.attributes.activations import CODES, OF_FEW_INSTRUCTIONS
+from redpebble.dialect.ops.elementwise import ActivateOp, rounds_to_codes
+from redpebble.dialect.semantics.interpreter import evaluate
+from redpebble.kernels.tile_widths import PIXELS
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.images.lines import LINE, load_line
+from redpebble.lowering.images.stored_codes import Stored
+from redpebble.lowering.llvm.builder import BYTE, I64, POINTER, Code, byte_at, counted_loop, i64
+from redpebble.lowering.llvm.intrinsics import call_intrinsic
+from redpebble.lowering.quantized.byte_lanes import LOOK_UP_IN_PAIRS
+
+
+def table_gains(chain: Sequence[Operation], target: CpuTarget) -> bool:
+    """Return whether a look-up is faster than the work: always where an instruction does it, or where that is long."""
+    long = [op for op in chain if isinstance(op, ActivateOp) and not rounds_to_codes(op)]
+    is_long = any(op.activation.kind.data not in OF_FEW_INSTRUCTIONS for op in long)
+    return "avx512vbmi" in target.extensions or is_long
+
+
+def table_of(chain: Sequence[Operation], source: tuple[SSAValue, Stored], target: Stored) -> bytes:
+    """Return the code that a chain makes of each code of the value that it reads."""
+    value, codes = source
+    steps = np.arange(CODES, dtype=np.float32) - np.float32(codes.zero)
+    known: dict[SSAValue, NDArray[np.float32]] = {value: steps * np.float32(codes.scale)}
+    for op in chain:
+        (result,) = evaluate(op, [known[operand] for operand in op.operands], np.float32)
+        known[op.results[0]] = result.astype(np.float32)
+    multiples = known[chain[-1].results[0]] / np.float32(target.scale)
+    return (target.attribute.steps(multiples) + np.float32(target.zero)).astype(np.uint8).tobytes()
+
+
+def packed_table(codes: bytes, _: Operation | None) -> list[NDArray[np.generic]]:
+    """Return a table as the array that code reads."""
+    return [np.frombuffer(codes, np.uint8)]
+
+
+def looking_up(code: Code) -> ir.Function:
+    """Return `void (x, table, y, channels)`: the bytes of a table for the codes of a tile."""
+
+    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+        x, table, y, channels = args
+        if "avx512vbmi" not in code.target.extensions:
+            with counted_loop(builder, builder.mul(channels, i64(PIXELS))) as place:
+                index = builder.zext(builder.load(byte_at(builder, x, place), typ=BYTE), I64)
+                found = builder.load(byte_at(builder, table, index), typ=BYTE)
+                builder.store(found, byte_at(builder, y, place))
+            return
+        parts = [load_line(builder, byte_at(builder, table, i64(start))) for start in range(0, CODES, PIXELS)]
+        half = ir.Constant(LINE, [CODES // 2] * PIXELS)
+        with counted_loop(builder, channels) as channel:
+            row = builder.mul(channel, i64(PIXELS))
+            line = load_line(builder, byte_at(builder, x, row))
+            low, high = (
+                call_intrinsic(builder, LOOK_UP_IN_PAIRS, LINE, [parts[first], line, parts[first + 1]])
+                for first in (0, 2)
+            )
+            chosen = builder.select(builder.icmp_unsigned("<", line, half), low, high)
+            builder.store(chosen, byte_at(builder, y, row), align=PIXELS)
+
+    return code.function("look_up_codes", [POINTER, POINTER, POINTER, I64], body)
