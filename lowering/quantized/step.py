@@ -171,9 +171,7 @@ class QuantizedStep:
                 Strided(byte_at(builder, start, builder.mul(row, stride)), stride)
                 for start, stride in zip((x, y), strides, strict=True)
             )
-            buffers = self._buffers()
-            self._emit_codes(source, buffers[0], count)
-            self._emit_layers(buffers, target, count)
+            self._emit_layers(source, target, count)
 
     def _emit_codes(self, x: Strided, codes: Strided, count: ir.Value) -> None:
         """Emit the codes of the input: rounded, or as they are."""
@@ -204,17 +202,27 @@ class QuantizedStep:
         *weights, _, _, tail = packed
         return [*weights, self._found.bias, self._found.multiplier, tail]
 
-    def _emit_layers(self, buffers: Sequence[Strided], y: Strided, count: ir.Value) -> None:
-        """Emit all layers for rows of codes, by quads where there are enough of them."""
+    def _emit_layers(self, x: Strided, y: Strided, count: ir.Value) -> None:
+        """Emit all layers for some rows, by quads where there are enough of them."""
+        builder, buffers = self.builder, self._buffers()
         if not has_quads(self.op, self.code.target):
+            self._emit_codes(x, buffers[0], count)
             self._emit_lookups(buffers, y, count)
             return
-        builder = self.builder
         with builder.if_else(builder.icmp_signed(">=", count, i64(_least_columns(self.op)))) as (many, few):
             with many:
-                self._emit_quads(buffers[0], y, count)
+                if not self._are_words:
+                    self._emit_codes(x, buffers[0], count)
+                self._emit_quads(x if self._are_words else buffers[0], y, count)
             with few:
+                self._emit_codes(x, buffers[0], count)
                 self._emit_lookups(buffers, y, count)
+
+    @property
+    def _are_words(self) -> bool:
+        """Whether rows of the input are whole words of codes as layers take them."""
+        op = self.op
+        return op.reads_bytes and not _is_signed(op.codes.data[0]) and op.layers[0].inputs % QUAD == 0
 
     @property
     def _form(self) -> LookupForm:
@@ -233,7 +241,8 @@ class QuantizedStep:
         offsets = np.cumsum([_row_bytes(self.op), *(_word_bytes(layer.inputs) for layer in layers)])
         *words, sums = (byte_at(builder, self.scratch, i64(int(offset))) for offset in offsets)
         features = i64(-(-layers[0].inputs // QUAD))
-        inward = [x.address, words[0], i64(_stride(layers[0].inputs) // QUAD), features, count, columns]
+        stride = builder.udiv(x.stride, i64(QUAD))
+        inward = [x.address, words[0], stride, features, count, columns]
         builder.call(rows_to_columns(self.code, COLUMNS), inward)
         quads = _quad_form(self.op)
         if quads.scattered:
