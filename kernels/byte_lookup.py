@@ -119,6 +119,15 @@ def by_length(weight: CscMatrix) -> Indices:
     return np.argsort(-np.diff(weight.pointers), kind="stable")
 
 
+def by_length_in_vectors(weight: CscMatrix) -> Indices:
+    """Return the outputs with those of each whole vector in that order, those behind the last one as they are."""
+    lengths = np.diff(weight.pointers)
+    order, whole = np.arange(len(lengths)), len(lengths) // VECTOR * VECTOR
+    sorted_ones = np.argsort(-lengths[:whole].reshape(-1, VECTOR), axis=1, kind="stable")
+    order[:whole] = (sorted_ones + order[:whole:VECTOR, None]).ravel()
+    return order
+
+
 def pack(weight: CscMatrix, form: LookupForm, outputs: Indices, positions: Indices) -> LookupPanels:
     """Return the panels of a weight [inputs, outputs] of integers up to 255.
 

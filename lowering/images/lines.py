@@ -33,15 +33,13 @@ from redpebble.lowering.llvm.builder import (
 from redpebble.lowering.llvm.gather_scatter import BIT, gather, load_ints, splat_int
 from redpebble.lowering.llvm.intrinsics import call_intrinsic
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
-from redpebble.lowering.quantized.byte_lanes import LOOK_UP
+from redpebble.lowering.quantized.byte_lanes import LOOK_UP, PLACING
 from redpebble.lowering.quantized.rounding import Rounding
 
 LINE: Final = ir.VectorType(BYTE, PIXELS)
 
 OUTSIDE_BYTES: Final = 3 * PIXELS
 """Bytes of the row outside of the tiles, a line of which is in the middle: vectors begin before it, or end behind."""
-
-PLACING: Final = "llvm.x86.avx512.permvar.qi.512"
 
 
 @dataclass(frozen=True)

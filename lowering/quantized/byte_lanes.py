@@ -24,6 +24,7 @@ BYTE, WORD = ir.IntType(8), ir.IntType(16)
 
 LOOK_UP = {16: "llvm.x86.avx512.pshuf.b.512", 8: "llvm.x86.avx2.pshuf.b"}
 LOOK_UP_IN_PAIRS = "llvm.x86.avx512.vpermi2var.qi.512"
+PLACING = "llvm.x86.avx512.permvar.qi.512"
 BYTE_PRODUCTS = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}
 WORD_PRODUCTS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd"}
 

@@ -37,7 +37,7 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.vectors import Lanes, int_constants
 from redpebble.lowering.quantized.byte_lanes import ByteLanes
-from redpebble.lowering.quantized.byte_rows import other_kind, store_first
+from redpebble.lowering.quantized.byte_rows import Strided, other_kind, store_first
 from redpebble.lowering.quantized.rounding import Rounding
 
 ROW_COUNTS: Final = (16, 8, 4, 2, 1)
@@ -89,17 +89,6 @@ class Packed(NamedTuple):
     multiplier: ir.Value
     tail: ir.Value
     """The bounds of codes, or what is added to values."""
-
-
-class Strided(NamedTuple):
-    """Rows: the address of the first one, and the bytes from one to the next."""
-
-    address: ir.Value
-    stride: ir.Value
-
-    def row(self, builder: ir.IRBuilder, row: ir.Value) -> "Strided":
-        """Return the rows from another one on."""
-        return Strided(byte_at(builder, self.address, builder.mul(row, self.stride)), self.stride)
 
 
 @dataclass(frozen=True)

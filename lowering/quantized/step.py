@@ -21,31 +21,27 @@ from redpebble.dialect.semantics.quantized import rounds_sums
 from redpebble.dialect.symbolic_sizes import Size, product
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels import byte_lookup, byte_quads
-from redpebble.kernels.byte_lookup import LookupForm, by_length
+from redpebble.kernels.byte_lookup import VECTOR, LookupForm, by_length, by_length_in_vectors
 from redpebble.kernels.byte_quads import COLUMNS, QUAD, QuadForm, block_quads
-from redpebble.kernels.byte_times import FORMS
+from redpebble.kernels.byte_times import FORMS, WINDOWS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.builder import (
     FLOAT_BYTES,
-    I64,
-    POINTER,
     Code,
     byte_at,
     counted_loop,
-    float_at,
     i64,
 )
 from redpebble.lowering.llvm.call_tables import ConstantTable, Packing, SizeTable
 from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_columns
-from redpebble.lowering.llvm.vectors import Lanes
 from redpebble.lowering.program import TiledRows, TileTime
 from redpebble.lowering.quantized.byte_lanes import lookup_form, multiplies_bytes
-from redpebble.lowering.quantized.byte_rows import copy_codes
+from redpebble.lowering.quantized.byte_rows import Strided, copy_codes, placed_codes, quantizing
 from redpebble.lowering.quantized.found_codes import FoundCodes, find_codes, found_bytes
-from redpebble.lowering.quantized.lookup_layer import LayerEnd, Strided, lookup_layer
+from redpebble.lowering.quantized.lookup_layer import LayerEnd, lookup_layer
 from redpebble.lowering.quantized.quad_ends import lines_to_words, words_to_lines
 from redpebble.lowering.quantized.quad_layer import Blocks, quad_layer
-from redpebble.lowering.quantized.rounding import WORDS, CodeBounds, Rounding
+from redpebble.lowering.quantized.rounding import WORDS, CodeBounds
 from redpebble.sparse.csr import CscMatrix, Indices
 
 MOST_ROWS: Final = 64
@@ -234,6 +230,10 @@ class QuantizedStep:
             function = lookup_layer(self.code, self._form, layer_end(self.op, index), stride, self.op.kernel)
             packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index))
             self.builder.call(function, [source.address, *target, *self._with_found(packed), count])
+        if _reorders_outputs(self.op, self._form):
+            (places,) = self._pointers("places", len(self.op.layers) - 1, _places)
+            vectors = self.op.layers[-1].outputs // VECTOR
+            self.builder.call(placed_codes(self.code, vectors), [*y, places, count])
 
     def _emit_quads(self, x: Strided, y: Strided, count: ir.Value) -> None:
         """Emit all layers for 64 columns, the last ones of which may repeat one."""
@@ -301,27 +301,6 @@ def _is_signed(codes: CodesAttr) -> bool:
     return codes.kind.data == "s8"
 
 
-def quantizing(code: Code, features: int) -> ir.Function:
-    """Return `void (x, x stride, y, y stride, bounds, rows)`, strides in bytes: rows of floats to rows of codes."""
-    width = code.target.lanes if features >= code.target.lanes else 1
-
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, y, bounds, rows = Strided(*args[:2]), Strided(*args[2:4]), args[4], args[5]
-        lanes = Lanes(builder, code.target, width)
-        rounding = Rounding.read(lanes, bounds)
-        with counted_loop(builder, rows) as row:
-            source, target = x.row(builder, row).address, y.row(builder, row).address
-            with counted_loop(builder, i64(features), width) as start:
-                # the last vector lies over the one before, so that nothing behind the row is read
-                last = i64(features - width)
-                first = builder.select(builder.icmp_signed("<", start, last), start, last)
-                values = lanes.load(float_at(builder, source, first))
-                codes = rounding.code(rounding.quotient(values))
-                builder.store(codes, byte_at(builder, target, first), align=1)
-
-    return code.function(f"quantize_{features}", [POINTER, I64, POINTER, I64, POINTER, I64], body)
-
-
 def _input_bounds(op: Operation | None) -> list[NDArray[np.generic]]:
     assert isinstance(op, QuantizedLayersOp)
     return [CodeBounds.of(op.codes.data[0]).words()]
@@ -330,8 +309,8 @@ def _input_bounds(op: Operation | None) -> list[NDArray[np.generic]]:
 def _packed_lookups(form: LookupForm, index: int, op: Operation | None) -> list[NDArray[np.generic]]:
     """Return the arrays of `lookup_layer.Packed` for a layer of `op`."""
     assert isinstance(op, QuantizedLayersOp)
-    before = _order(op, index - 1) if index else np.arange(op.layers[0].inputs)
-    order = _order(op, index)
+    before = by_length(weight_of(op.layers[index - 1])) if index else np.arange(op.layers[0].inputs)
+    order = _order(op, index, form)
     panels = byte_lookup.pack(weight_of(op.layers[index]), form, order, np.argsort(before))
     return [*panels, *_outputs(op, index, order, form.lanes)]
 
@@ -364,10 +343,28 @@ def _outputs(op: QuantizedLayersOp, index: int, order: Indices, unit: int) -> li
     return [np.pad(bias, padding), np.pad(multiplier[order], padding), bounds]
 
 
-def _order(op: QuantizedLayersOp, index: int) -> Indices:
-    """Return the order in which the outputs of a layer lie: those of the last one as they are."""
-    layers = op.layers
-    return np.arange(layers[index].outputs) if index == len(layers) - 1 else by_length(weight_of(layers[index]))
+def _order(op: QuantizedLayersOp, index: int, form: LookupForm) -> Indices:
+    """Return the order in which panels have the outputs of a layer; those of the last one stay near their places."""
+    weight = weight_of(op.layers[index])
+    if index < len(op.layers) - 1:
+        return by_length(weight)
+    return by_length_in_vectors(weight) if _reorders_outputs(op, form) else np.arange(weight.shape[1])
+
+
+def _reorders_outputs(op: QuantizedLayersOp, form: LookupForm) -> bool:
+    """Return whether codes that are yielded are put into their order vector by vector.
+
+    Panels of outputs of about equal lengths have fewer steps, which save more than that takes where there are many.
+    """
+    has_windows = op.kernel is not None and WINDOWS in op.kernel.choices.values()
+    return form.in_pairs and has_windows and op.yields_bytes and op.layers[-1].outputs >= VECTOR
+
+
+def _places(op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return where the codes of each whole vector of the last layer's outputs lie in it."""
+    assert isinstance(op, QuantizedLayersOp)
+    order = by_length_in_vectors(weight_of(op.layers[-1]))
+    return [np.argsort(order[: len(order) // VECTOR * VECTOR].reshape(-1, VECTOR), axis=1).astype(np.uint8)]
 
 
 def bias_of(layer: QuantizedLayer, weight: CscMatrix) -> NDArray[np.int32]:

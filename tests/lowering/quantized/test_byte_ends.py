@@ -50,6 +50,17 @@ def test_rows_of_any_length_leave_those_beside_them_alone(outputs: int, quads: s
     check(Layers([outputs + 5, outputs], [CODES[1], CODES[1]], None, quads=quads, of_bytes=True), 70, host_target())
 
 
+# rows of 128 and 136 codes are whole words, which quads take as they are
+@pytest.mark.parametrize("outputs", [64, 123, 131])
+@pytest.mark.parametrize("kind", [0, 1], ids=["unsigned", "signed"])
+def test_outputs_that_panels_sort_are_yielded_in_their_order(outputs: int, kind: int) -> None:
+    codes = [CODES[kind], CODES[kind]]
+    layers = Layers([outputs + 5, outputs], codes, None, windows=True, quads=SCATTERED, of_bytes=True)
+    layers.weights[0][20:, : outputs // 3] = 0
+    for rows in (17, 33, 70):
+        check(layers, rows, host_target())
+
+
 @each_form
 @pytest.mark.parametrize("quads", ["", QUADS, SCATTERED])
 def test_ties_go_to_even_codes_and_what_is_beyond_them_is_bounded(target: CpuTarget, quads: str) -> None:
