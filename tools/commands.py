@@ -16,7 +16,7 @@ from redpebble.bench.measure.progress import shown
 from redpebble.bench.results.console import console
 from redpebble.bench.results.tables import bench_table, disturbed_line
 from redpebble.bench.results.working import working
-from redpebble.bench.suites.model_bench import BenchPlan, bench_model, bench_report, load_model
+from redpebble.bench.suites.model_bench import BenchPlan, assumed_line, bench_model, bench_report, load_model
 from redpebble.compiler import Optimized, native_code, on_machine, optimized
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
@@ -235,7 +235,7 @@ def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
     """Measure and show a line for each engine, batch and number of threads."""
     with working("compiling for", model):
         loaded = load_model(model, plan)
-    for line in loaded.skipped:
+    for line in filter(None, [*loaded.skipped, assumed_line(model, plan.inputs)]):
         console.print(line, highlight=False)
     total = len(plan.batches) * len(plan.threads) * len(loaded.engines)
     measured = bench_model(loaded, plan)

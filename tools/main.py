@@ -218,8 +218,8 @@ def bench(
 ) -> None:
     """Measure our native code against onnxruntime and others.
 
-    Engines run in turn; medians, and ratios to onnxruntime, are shown. Models that onnxruntime runs and our code covers
-    in part are measured as redpebble.session runs them.
+    Engines run in turn; medians, and ratios to onnxruntime, are shown: of the fastest calls where others disturbed.
+    Models that onnxruntime runs and our code covers in part are measured as redpebble.session runs them.
     """
     from redpebble.bench.measure.measuring import Budget
     from redpebble.bench.suites.model_bench import BenchPlan

@@ -13,7 +13,7 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from redpebble.foundation.regular_files import open_regular
-from redpebble.verification.feeds import inputs_for
+from redpebble.verification.feeds import DEFAULT_SIZE, inputs_for
 
 Feeds = Mapping[str, NDArray[Any]]
 
@@ -51,13 +51,39 @@ class InputChoice:
         return inputs_for(model, batch, rng, self.shapes, self.dims)
 
     def of_batches(self, model: onnx_ir.Model, batches: Sequence[int], seed: int = 0) -> Iterator[tuple[int, Feeds]]:
-        """Yield a batch and its inputs: random ones for each of `batches`, or those in the file alone."""
+        """Yield a batch and its inputs: random ones for each of `batches`, or those in the file alone.
+
+        Where no batch changes the inputs they are yielded once, with the batch that they have.
+        """
         given = self.given(model)
+        if given is None and not self._has_batch(model):
+            given = self.random(model, 1, np.random.default_rng(seed))
         if given is not None:
             yield max((len(array) for array in given.values() if array.ndim), default=1), given
             return
         for batch in batches:
             yield batch, self.random(model, batch, np.random.default_rng(seed))
+
+    def _has_batch(self, model: onnx_ir.Model) -> bool:
+        """Return whether a first axis of an input is free."""
+        firsts = [shape[0] for name, shape in _input_shapes(model).items() if name not in self.shapes and len(shape)]
+        return any(not isinstance(first, int) and first.value not in self.dims for first in firsts)
+
+    def assumed(self, model: onnx_ir.Model) -> dict[str, int]:
+        """Return the free axes that are no batch and have no size that was given -> the size that they get."""
+        if self.file is not None:
+            return {}
+        shapes = _input_shapes(model)
+        batches = {shape[0] for shape in shapes.values() if len(shape)}
+        axes = [axis for name, shape in shapes.items() if name not in self.shapes for axis in shape[1:]]
+        free = [axis.value for axis in axes if not isinstance(axis, int) and axis not in batches]
+        return {name: DEFAULT_SIZE for name in free if name and name not in self.dims}
+
+
+def _input_shapes(model: onnx_ir.Model) -> dict[str, onnx_ir.Shape]:
+    """Return the shapes of a model's inputs, of which the rank is known."""
+    given = model.graph.initializers
+    return {value.name or "": value.shape for value in model.graph.inputs if value.shape and value.name not in given}
 
 
 def arrays_of(path: Path) -> dict[str, NDArray[Any]]:

@@ -25,7 +25,7 @@ DISTURBED = 1.3
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One engine on one model: microseconds a call, and the ratio of onnxruntime's median to its own."""
+    """One engine on one model: microseconds a call, and how many times as fast as onnxruntime it is."""
 
     model: str
     engine: str
@@ -34,6 +34,7 @@ class BenchRow:
     median_us: float
     min_us: float
     speedup_vs_onnxruntime: float
+    """The ratio of medians; of the fastest calls where a row of the two is disturbed."""
 
     @property
     def is_disturbed(self) -> bool:

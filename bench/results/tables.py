@@ -58,4 +58,4 @@ def disturbed_line(rows: Iterable[BenchRow]) -> str:
     count = sum(row.is_disturbed for row in rows)
     if not count:
         return ""
-    return f"{count} disturbed: the median is over {DISTURBED} times the minimum, so compare minima or measure again"
+    return f"{count} disturbed: the median is over {DISTURBED} times the minimum, and ratios are those of minima"

@@ -8,8 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
+from redpebble.bench.measure.measuring import Timing
 from redpebble.bench.results.results import BenchRow
 from redpebble.bench.results.tables import bench_table, disturbed_line
+from redpebble.bench.suites.model_bench import speed_ratio
 from redpebble.tools.explain.neuron_graphs import flat_model
 from tests.support.command_line import exit_code
 
@@ -121,8 +123,10 @@ def test_a_model_that_is_covered_in_part_is_measured_as_a_session_runs_it(
     assert "operator CumSum (ai.onnx 17): no native code, a session leaves it to onnxruntime" in " ".join(shown.split())
     rows = json.loads(report.read_text())["rows"]
     assert [(row["engine"], row["batch"]) for row in rows] == [("provider", 3), ("onnxruntime", 3)]
-    assert run("bench", model, "--seconds", 0, "--batch", 1, "--report", report)[0] == 0
+    code, shown, _ = run("bench", model, "--seconds", 0, "--batch", 1, "--report", report)
+    assert code == 0
     assert [row["engine"] for row in json.loads(report.read_text())["rows"]] == ["session", "onnxruntime"]
+    assert "past is 8 in these inputs; --dim past=128 gives another size" in shown
 
 
 @pytest.mark.slow
@@ -141,3 +145,9 @@ def test_rows_whose_median_says_little_are_marked() -> None:
     assert [*bench_table([quiet, loud]).columns[-1].cells] == ["", "disturbed"]
     assert disturbed_line([quiet]) == ""
     assert disturbed_line([quiet, loud]).startswith("1 disturbed: the median is over 1.3 times the minimum")
+
+
+def test_ratios_are_those_of_the_fastest_calls_where_others_disturbed() -> None:
+    quiet, loud = Timing(220.0, 200.0, 9), Timing(9_000.0, 300.0, 9)
+    assert speed_ratio(quiet, Timing(110.0, 90.0, 9)) == 2.0
+    assert speed_ratio(loud, quiet) == 1.5

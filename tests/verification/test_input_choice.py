@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnx_ir
 import pytest
 
-from redpebble.verification.input_choice import arrays_of
+from redpebble.verification.input_choice import InputChoice, arrays_of
 
 VALUES = np.random.default_rng(2).standard_normal((40, 24)).astype(np.float32)
 
@@ -42,3 +44,31 @@ def test_arrays_with_code_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([print], dtype=object))
     with pytest.raises(ValueError, match=r"x.npz holds no arrays: accepted is an .npz of numbers$"):
         arrays_of(tmp_path / "x.npz")
+
+
+def model_of(inputs: str) -> onnx_ir.Model:
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => (float[m] y) {{ y = Identity (x) }}'
+    return onnx_ir.from_proto(onnx.parser.parse_model(text))
+
+
+@pytest.mark.parametrize(
+    "inputs, choice, batches",
+    [
+        ("float[n, 4] x", InputChoice(), [1, 32]),
+        ("float[4, 5] x", InputChoice(), [4]),
+        ("float[n, 4] x", InputChoice(dims={"n": 3}), [3]),
+        ("float[n, 4] x", InputChoice({"x": (7, 4)}), [7]),
+        ("float[1, 4] x, float[n, 4] z", InputChoice(), [1, 32]),
+    ],
+)
+def test_a_batch_that_changes_no_input_is_not_told_as_if_it_did(
+    inputs: str, choice: InputChoice, batches: list[int]
+) -> None:
+    assert [batch for batch, _ in choice.of_batches(model_of(inputs), (1, 32))] == batches
+
+
+def test_sizes_that_nobody_gave_are_told() -> None:
+    model = model_of("float[n, words, n, 4] x, float[m, past] z")
+    assert InputChoice().assumed(model) == {"words": 8, "past": 8}
+    assert InputChoice({"z": (2, 3)}, {"words": 5}).assumed(model) == {}
+    assert [*InputChoice().random(model, 2, np.random.default_rng(0))["x"].shape] == [2, 8, 2, 4]
