@@ -66,6 +66,9 @@ app = typer.Typer(
 OWN_FAULT: Final = 70
 """Exit code of a defect of ours: the system's EX_SOFTWARE."""
 
+HELP: Final = "Usage:"
+"""The beginning of what is said where a command is missing, in place of an error."""
+
 ANYWHERE: Final = ("--verbose", "-v", "--quiet", "-q")
 """Options of all commands, before or behind their names."""
 
@@ -360,9 +363,13 @@ def main() -> None:
             raise SystemExit(_exit_code(_ordered(sys.argv[1:])))
     except Exception as error:
         if isinstance(error, UsageFault):
-            if not error.format_message():
-                raise SystemExit(2) from None  # without a command, help was shown
+            if error.format_message().lstrip().startswith(HELP):
+                print(error.format_message(), file=sys.stderr)
+                raise SystemExit(2) from None
             line = _sentence(error.format_message())
+            line += "; redpebble -h lists all" if line.startswith("no such command") and line.endswith("'") else ""
+        elif isinstance(error, OSError) and error.strerror and error.filename:
+            line = f"{str(error.filename)!r}: {error.strerror.lower()}"
         elif isinstance(error, _reported_errors()):
             line = " ".join(str(error).split()) or type(error).__name__
         else:

@@ -35,7 +35,7 @@ def write_zoo_model(spec: str, output: Path | None, seed: int, report: Path | No
     from redpebble.bench.results.working import working
 
     if output is None:
-        raise ValueError("zoo needs -o FILE, where the model goes")
+        raise ValueError("zoo needs OUT.onnx, where the model goes")
     with working(f"building {spec} of the zoo"):
         zoo.save(zoo.build(spec, seed=seed), output)
     name = spec.partition("(")[0].strip()

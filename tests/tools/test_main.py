@@ -73,6 +73,23 @@ def test_every_command_has_help(run: Run) -> None:
         assert run(command, "-h")[0] == 0, command
 
 
+@pytest.mark.parametrize("command", [(), ("cache",)])
+def test_without_a_command_help_is_shown_in_lines(run: Run, command: tuple[str, ...]) -> None:
+    code, _, said = run(*command)
+    assert code == 2
+    assert said.startswith("Usage:")
+    assert len(said.splitlines()) > 5
+
+
+def test_where_all_commands_are_listed_is_told_to_who_asks_for_none_of_them(run: Run) -> None:
+    assert run("nosuch")[::2] == (2, "error: no such command 'nosuch'; redpebble -h lists all\n")
+
+
+def test_a_file_of_measurements_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
+    missing = tmp_path / "missing.json"
+    assert run("tune", "--import", missing)[::2] == (2, f"error: '{missing}': no such file or directory\n")
+
+
 def test_each_command_is_listed_with_a_whole_sentence(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert "..." not in run("-h")[1].split("Commands:")[1]
