@@ -40,6 +40,9 @@ BATCHES: Final = (1, 8)
 TOLERANCE: Final = 1e-4
 """Largest error of an output, as a share of its largest value: no time of a wrong result is shown."""
 
+TO: Final = "→"
+"""Between before and after: browsers part "->", and units from their numbers, where a column is narrow."""
+
 UNSTEADY: Final = 1.3
 """Median over minimum from which on others disturbed a measurement."""
 
@@ -172,19 +175,19 @@ def check_results(title: str, original: Sequence[object], ours: Sequence[object]
 
 def table(rows: Sequence[Measured], *, times: bool = True) -> list[str]:
     """Return the lines of the table, with times or the ratios alone; a star marks what others disturbed."""
-    heads = [f"batch {batch}" for batch in BATCHES]
-    lines = [f"| network | {' | '.join(heads)} | file |", f"|---|{'---|' * (len(heads) + 1)}"]
+    heads = [f"batch {batch}{' (ms)' if times else ''}" for batch in BATCHES]
+    lines = [f"| network | {' | '.join(heads)} | file (MB) |", f"|---|{'---|' * (len(heads) + 1)}"]
     for title in dict.fromkeys(row.title for row in rows):
         of_title = {row.batch: row for row in rows if row.title == title}
         cells = [_cell(of_title[batch], times=times) for batch in BATCHES]
         one = of_title[BATCHES[0]]
-        sizes = f"{one.original_bytes / 1e6:.1f} -> {one.our_bytes / 1e6:.1f} MB"
+        sizes = f"{one.original_bytes / 1e6:.1f} {TO} {one.our_bytes / 1e6:.1f}"
         lines.append(f"| {title} | {' | '.join(cells)} | {sizes} |")
     return [*lines, "", _note(rows)]
 
 
 def _cell(row: Measured, *, times: bool) -> str:
-    took = f" ({_ms(row.original_us)} -> {_ms(row.ours_us)} ms)" if times else ""
+    took = f" ({_ms(row.original_us)} {TO} {_ms(row.ours_us)})" if times else ""
     return f"**{row.ratio:.1f}x**{took}{'' if row.steady else ' *'}"
 
 
