@@ -19,19 +19,23 @@ from redpebble.passes.simplify.join_quantized_layers import JoinQuantizedLayers
 from redpebble.passes.simplify.take_bytes import TakeBytes
 from redpebble.pipeline import build, run_stages
 
-CONVOLUTION: Final = "ai.onnx::Conv"
-"""The operator that `foreign="keep"` leaves where nothing says that its network gains."""
+IN_NETWORKS: Final = frozenset(
+    {"ai.onnx::Conv", "ai.onnx::DequantizeLinear", "ai.onnx::MatMulInteger", "com.microsoft::QGemm"}
+)
+"""Operators that `foreign="keep"` leaves where nothing says that their network gains."""
 
 
 def imported_for_reports(source: Source) -> Imported:
-    """Return a model as `compile` takes it; what that refuses stays a foreign op, convolutions only if there is some.
+    """Return a model as `compile` takes it; what that refuses stays a foreign op.
+
+    Convolutions and layers on codes stay only where there is some.
 
     Raises:
         ModelError: the model is unreadable.
     """
     imported = import_model(source, foreign="keep")
     kept = [op.operator.data for op in imported.module.walk() if isinstance(op, ForeignOp)]
-    if CONVOLUTION not in kept:
+    if IN_NETWORKS.isdisjoint(kept):
         return imported
     try:
         return import_model(source, foreign="refuse")

@@ -13,6 +13,7 @@ from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.movement import ReshapeOp
 from redpebble.dialect.ops.network import NetworkOp
+from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.import_model import Source
 from redpebble.options import Options
 from redpebble.pipeline import build, run_stages
@@ -35,6 +36,13 @@ class FlatModel:
         what = ", ".join(f"{name} ({times})" for name, times in self.cuts.items())
         graphs = f"{count} graph{'' if count == 1 else 's'} of neurons"
         return f"{graphs}; no connections are: {what}" if what else graphs
+
+    @property
+    def obstacle(self) -> str:
+        """Why there is no graph, as what follows the model's name."""
+        if any(name.startswith(f"{DOMAIN}::") for name in self.cuts):
+            return "was optimized before, accepted is the original"
+        return "has no linear layer of floats with constant weights"
 
 
 def flat_model(source: Source) -> FlatModel:

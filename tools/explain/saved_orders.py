@@ -77,7 +77,7 @@ def find_schedule(model: FlatModel, request: ScheduleRequest, watch: SearchWatch
         ValueError: there is no graph, or the memory is too small.
     """
     if not model.networks:
-        raise ValueError("nothing to schedule: the model has no linear layer of floats with constant weights")
+        raise ValueError(f"nothing to schedule: the model {model.obstacle}")
     total = sum(network.connection_count for network in model.networks)
     found: list[FoundOrder] = []
     for number, network in enumerate(model.networks):

@@ -65,7 +65,7 @@ def sweep(name: str, model: FlatModel, request: SweepRequest, watch: SearchWatch
         ValueError: the model has no linear layer with constant weights.
     """
     if not model.networks:
-        raise ValueError(f"nothing to sweep: {name} has no linear layer with constant weights")
+        raise ValueError(f"nothing to sweep: {name} {model.obstacle}")
     with threadpool_limits(1):
         least = Transfers.of(add_counts([lower_bound(one) for one in model.networks]), request.batch_tile)
         bounds = [instance_bounds(one, list(request.memories)) for one in model.networks]

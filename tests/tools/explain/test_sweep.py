@@ -127,6 +127,9 @@ def test_memories_that_nobody_names_reach_from_three_to_all(model: FlatModel) ->
     assert 5 in sizes
 
 
+OPTIMIZED = FlatModel((), {"ai.redpebble::SparseNetwork_0": 1})
+
+
 @pytest.mark.parametrize(
     "build, message",
     [
@@ -135,6 +138,7 @@ def test_memories_that_nobody_names_reach_from_three_to_all(model: FlatModel) ->
         (lambda: SweepRequest((2,), 1, BUDGET), "fast memory holds 2 values, a connection needs 3"),
         (lambda: SweepRequest((3,), 0, BUDGET), "a batch tile of 0 columns, at least 1 is needed"),
         (lambda: sweep("m", FlatModel((), {}), REQUEST, SearchWatch()), "nothing to sweep: m has no linear layer"),
+        (lambda: sweep("m", OPTIMIZED, REQUEST, SearchWatch()), "m was optimized before, accepted is the original"),
         (lambda: draw_sweeps([], Path("x.gif")), r"cannot draw x.gif, accepted are files that end in .png, .svg, .pdf"),
     ],
 )
