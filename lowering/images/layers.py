@@ -93,6 +93,8 @@ def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:
     taps = len(op.rows.taps) * len(op.columns.taps)
     if taps == 1:
         image.copy_pixels(op, packing.resampled_pixels, op.x, target, op.fill.value.data)
+        if op.fill.value.data:  # it is at positions without a pixel, too
+            image.each(target.plane.tiles, lambda number: image.clear(op.result, number, image.tile(target, number)))
         return
     recipe = partial(packing.resampled_pixels, source.plane, source.tile_values, target.plane)
     arrays = image.arrays((op, "pixels"), recipe, op)
@@ -135,7 +137,9 @@ def emit_pooling_of_all(image: ImageCode, op: Pool2dOp) -> None:
             result = lanes.horizontal_max(total)
         else:
             result = builder.fdiv(lanes.horizontal_sum(total), ir.Constant(FLOAT, float(pixels)))
-        builder.store(result, image.tile(target, i64(0), number))
+        there = image.tile(target, i64(0), number)
+        builder.store(result, there)
+        image.clear(op.result, i64(0), there, i64(1))
 
     image.each(source.channels, channel)
 

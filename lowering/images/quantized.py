@@ -194,7 +194,9 @@ def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
         total = call_intrinsic(builder, f"llvm.vector.reduce.add.v{PIXELS}i32", I32, [sums])
         total = builder.sub(total, ir.Constant(I32, codes.zero * PIXELS * tiles))
         value = builder.fmul(builder.sitofp(total, FLOAT), ir.Constant(FLOAT, codes.scale))
-        builder.store(builder.fdiv(value, ir.Constant(FLOAT, float(pixels))), image.tile(target, i64(0), number))
+        there = image.tile(target, i64(0), number)
+        builder.store(builder.fdiv(value, ir.Constant(FLOAT, float(pixels))), there)
+        image.clear(op.result, i64(0), there, i64(1))
 
     image.each(source.channels, channel)
 

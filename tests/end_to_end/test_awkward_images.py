@@ -48,3 +48,17 @@ def test_a_window_larger_than_the_image_is_refused_as_onnxruntime_refuses_it() -
         plain_session(model).run(None, net.images(1))
     with pytest.raises(UnsupportedModelError, match="an image smaller than the window, accepted is one that has a"):
         redpebble.compile(model)
+
+
+@pytest.mark.parametrize("before", ["GlobalAveragePool", "GlobalMaxPool", "Pad"])
+@pytest.mark.parametrize("after", ["GlobalAveragePool", "Conv"])
+def test_what_reads_beyond_an_image_finds_zeros_there(before: str, after: str) -> None:
+    net = ImageModel((5, 7, 9))
+    net.tensors |= {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 0]), "half": np.array(0.5, np.float32)}
+    value = net.node(before, net.conv("x", (6, 5, 3, 3)), *(["pads", "half"] if before == "Pad" else []))
+    model = net.model(net.conv(value, (4, 6, 3, 3), pads=[1] * 4) if after == "Conv" else net.node(after, value))
+    compiled, feeds = redpebble.compile(model), net.images(2)
+    compiled.run(None, {"x": np.full_like(feeds["x"], np.nan)})  # memory that is used again may hold anything
+    np.testing.assert_allclose(
+        compiled.run(None, feeds)[0], plain_session(model).run(None, feeds)[0], rtol=1e-4, atol=1e-5
+    )

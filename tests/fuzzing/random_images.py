@@ -39,7 +39,7 @@ class DrawnImages:
         """Draw nodes, and return the names of one or two results."""
         draws = (self._conv, self._conv, self._conv, self._depthwise, self._pool, self._activation, self._meeting)
         for _ in range(int(self._rng.integers(2, 9))):
-            one_of(self._rng, (*draws, self._resized, self._normalized))()
+            one_of(self._rng, (*draws, self._resized, self._normalized, self._padded, self._reduced))()
         results = [plane for plane in self.planes[1:] if plane.height and plane.width][-2:] or [self._activation()]
         if self._rng.random() < 0.3:
             mean = self.net.node("Flatten", self.net.node("GlobalAveragePool", results[-1].name))
@@ -126,6 +126,20 @@ class DrawnImages:
         words = dict(zip(("mode", "coordinate_transformation_mode", "nearest_mode"), ways, strict=True))
         result = self.net.node("Resize", plane.name, "", name, **words)
         return self._kept(result, plane.channels, [plane.height * factors[0], plane.width * factors[1]])
+
+    def _padded(self) -> Plane:
+        plane = one_of(self._rng, self.planes)
+        pads, number = self._rng.integers(0, 3, (2, 2)), len(self.net.nodes)
+        names = [f"pads{number}", f"fill{number}"]
+        self.net.tensors[names[0]] = np.array([0, 0, *pads[0], 0, 0, *pads[1]])
+        self.net.tensors[names[1]] = np.array(one_of(self._rng, (0.0, 0.5)), np.float32)
+        height, width = np.array(plane.size) + pads.sum(axis=0)
+        return self._kept(self.net.node("Pad", plane.name, *names), plane.channels, (int(height), int(width)))
+
+    def _reduced(self) -> Plane:
+        plane = one_of(self._rng, self.planes)
+        kind = one_of(self._rng, ("GlobalAveragePool", "GlobalMaxPool"))
+        return self._kept(self.net.node(kind, plane.name), plane.channels, (1, 1))
 
     def _normalized(self) -> Plane:
         plane, names = one_of(self._rng, self.planes), list[str]()

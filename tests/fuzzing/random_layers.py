@@ -164,8 +164,11 @@ def check(folder: Path) -> str:
             expected = right.run(feeds)
         except OracleError:
             continue  # it refuses a batch of 0 here and there
+        spoiled = {name: np.full_like(array, np.nan if array.dtype.kind == "f" else 0) for name, array in feeds.items()}
+        session.run(None, spoiled)  # memory that is used again may hold anything
         ways = {"session": session.run(None, feeds), "optimize": optimized.run(feeds)}
         if native is not None:
+            native.run(None, spoiled)
             ways[f"compile for {chosen['target']}"] = native.run(None, feeds)
         for way, found in ways.items():
             for ours, theirs in zip(found, expected, strict=True):

@@ -208,6 +208,24 @@ def test_poolings_sums_and_joined_channels_are_codes(target: CpuTarget) -> None:
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-5, atol=1e-6)
 
 
+def means(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """The mean of all codes, and what reads it beyond its one pixel: its own mean, and a window."""
+    (x,) = arguments
+    first = Conv(6, 12, window(3), X, H, RELU).emit(block, x)
+    second = Conv(12, 12, window(3), H, Y, RELU).emit(block, first)
+    block.add_op(mean := Pool2dOp(second, "average", WindowAttr.of((9, 8))))
+    block.add_op(again := Pool2dOp(mean.result, "average", WindowAttr.of((1, 1))))
+    block.add_op(sums := Pool2dOp(again.result, "average", window(3)))
+    return [again.result, sums.result]
+
+
+@each_form
+def test_what_reads_beyond_a_mean_finds_zeros_there(target: CpuTarget) -> None:
+    found, expected = outcomes(means, images(3, 6, 9, 8), target)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
 def mixed(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     """Codes that something reads that knows floats alone."""
     (x,) = arguments
