@@ -108,6 +108,15 @@ TAP_NS: Final = 0.5
 UNSIGNED_SHARE: Final = 0.35
 """Rate of ConvInteger, which takes unsigned weights as they are, over that of dense layers."""
 
+PACKED_WEIGHT_NS: Final = 0.2
+"""Nanoseconds of a weight, which ConvInteger packs at each call."""
+
+UNSIGNED_GROUPED: Final = 13
+"""Times that a product of a ConvInteger of several groups takes of one of a single group."""
+
+GROUP_NS: Final = 250.0
+"""Nanoseconds of a group, which it computes by itself."""
+
 FOUND_CODE_NS: Final = 0.03
 """Nanoseconds of a value whose range is found, and that is rounded, by DynamicQuantizeLinear."""
 
@@ -185,16 +194,22 @@ class DenseConvolution(NamedTuple):
 
 
 class DenseIntegers(NamedTuple):
-    """Work of a dense ConvInteger of codes that are found at each call: products, values in and out."""
+    """Work of a dense ConvInteger of codes that a call finds: products, weights, groups, values in and out."""
 
     products: int
+    weights: int
+    groups: int
     read: int
     written: int
 
     def predicted_us(self, machine: str = DEFAULT) -> float:
         """Return the microseconds that it takes in onnxruntime, with the nodes around it."""
         rate = UNSIGNED_SHARE * PRICES[machine].dense[byte_quads.COLUMNS]
-        return 1e-3 * (self.products / rate + FOUND_CODE_NS * self.read + SCALED_SUM_NS * self.written)
+        products = self.products / rate
+        if self.groups > 1:
+            products = UNSIGNED_GROUPED * products + GROUP_NS * self.groups
+        values = FOUND_CODE_NS * self.read + SCALED_SUM_NS * self.written
+        return 1e-3 * (products + PACKED_WEIGHT_NS * self.weights + values)
 
 
 def gains(weight: CscMatrix) -> bool:

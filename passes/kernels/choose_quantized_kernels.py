@@ -97,10 +97,11 @@ def choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
     _, outputs, height, width = image_shape(op.result)
     pixels, taps = height * width, len(op.window.taps)
     read, written, groups = pixels_of(op.x), pixels_of(op.result), _groups(weight, taps)
-    products = shape_of(op.weight)[0] * outputs * pixels // groups * (GROUPED if groups > 1 else 1)
+    weights = shape_of(op.weight)[0] * outputs // groups
     if op.codes.is_dynamic:
-        dense = DenseIntegers(products, read, written).predicted_us(prices)
+        dense = DenseIntegers(weights * pixels, weights, groups, read, written).predicted_us(prices)
     else:
+        products = weights * pixels * (GROUPED if groups > 1 else 1)
         dense = DenseConvolution(products, read + written, taps * pixels).predicted_us(prices)
     op.dense_us = FloatAttr(dense, f64)
 
