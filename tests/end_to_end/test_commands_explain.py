@@ -200,6 +200,18 @@ def test_a_model_without_layers_is_explained_and_not_scheduled(
     assert {path.name for path in tmp_path.iterdir()} == {"softmax.onnx", "x.html"}
 
 
+def test_the_page_of_a_quantized_model_tells_its_gain_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = tmp_path / "page.html"
+    assert exit_code(monkeypatch, "explain", saved("digits_int8", tmp_path), "--report", report) == 0
+    assert "connections, density" in capsys.readouterr().out
+    text = report.read_text()
+    assert "of multiply-adds taken" in text
+    assert "To run it:" in text
+    assert "Nothing is gained" not in text
+
+
 REFUSED = (
     (("explain", "--report", "x.txt"), "cannot write report x.txt, accepted are files that end in .json or .html"),
     (("explain", "--memory", "2"), "fast memory holds 2 values, a connection needs 3"),

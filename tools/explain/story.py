@@ -86,6 +86,12 @@ class Story:
         return self.lowering.levels
 
     @property
+    def is_priced(self) -> bool:
+        """Whether levels have the time of all layers: those on codes have none in what the others are compared with."""
+        ops = (kind.kind for level in self.levels for kinds in level.kinds.values() for kind in kinds)
+        return not any(kind.startswith("quantized") for kind in ops)
+
+    @property
     def placement(self) -> Placement | None:
         """Place of the work of a model that is not covered as a whole."""
         return self.lowering.placement

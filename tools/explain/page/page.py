@@ -43,7 +43,9 @@ def explain_page(story: Story) -> str:
     """Return the page of a story."""
     sections = [_head(story)]
     if story.explanation.report:
-        sections += [time_section(story), roofline_section(story)]
+        sections.append(time_section(story))
+    if story.explanation.report and story.is_priced:
+        sections.append(roofline_section(story))
     if story.attentions:
         sections.append(attention_section(story.attentions))
     if any(level.kinds[batch] for level in story.levels for batch in BATCHES):
@@ -77,7 +79,8 @@ def _bar(body: str) -> str:
 
 def _head(story: Story) -> str:
     """Return speed and size, what bounds them, and what to do next."""
-    shown = [*(_speed_card(story, batch) for batch in BATCHES), *_size_cards(story)]
+    speeds = [_speed_card(story, batch) for batch in BATCHES] if story.is_priced else []
+    shown = [*speeds, *_size_cards(story)]
     bounds = "".join(of_batch(batch, f"<p>{escape(_bound(story, batch))}</p>") for batch in BATCHES)
     return (
         f'<div id="speed"><h1>{escape(story.name)}</h1>{_leads(story)}{cards(shown)}'
@@ -98,6 +101,8 @@ def _leads(story: Story) -> str:
 
 def _headline(story: Story) -> str:
     speedups = {batch: _speedup(story, batch) for batch in BATCHES}
+    if not story.is_priced:
+        return "Layers on codes of eight bits have prices of their own: what passes gain is told in bytes."
     if not story.explanation.report:
         return "There is no linear layer with constant weights: all of it stays with onnxruntime."
     if max(speedups.values()) < WORTHWHILE:
@@ -138,8 +143,8 @@ def _bound(story: Story, batch: int) -> str:
     """Return in sentences what a batch spends its time with."""
     times = sorted(story.layer_times[batch], key=lambda one: -one.microseconds)
     total = story.levels[-1].total(batch)
-    if not times or not total.predicted_us:
-        return "No layer of it has a predicted time."
+    if not times or not total.predicted_us or not story.is_priced:
+        return "What bounds layers on codes is not told." if times else "No layer of it has a predicted time."
     machine, weights = story.machine, 6 * sum(layer.connections for layer in story.explanation.report)
     whole = sum(one.microseconds for one in times) or 1.0
     slowest = times[0]
@@ -170,7 +175,7 @@ def _bound(story: Story, batch: int) -> str:
 
 def _next(story: Story) -> str:
     """Return what to do now."""
-    if max(_speedup(story, batch) for batch in BATCHES) < WORTHWHILE:
+    if story.is_priced and max(_speedup(story, batch) for batch in BATCHES) < WORTHWHILE:
         return (
             "<p>Below about 40 % zeros nothing is gained: prune the weights of linear layers, train a little, and "
             "export again.</p>"
