@@ -39,7 +39,7 @@ class FlatModel:
 
     @property
     def obstacle(self) -> str:
-        """Why there is no graph, as what follows the model's name."""
+        """The reason why there is no graph, as words behind the name of the model."""
         if any(name.startswith(f"{DOMAIN}::") for name in self.cuts):
             return "was optimized before, accepted is the original"
         return "has no linear layer of floats with constant weights"
