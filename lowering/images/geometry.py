@@ -100,7 +100,10 @@ def reads_all(op: Operation) -> bool:
     """Return whether an op is the mean of all pixels, or the largest one."""
     if not isinstance(op, Pool2dOp):
         return False
-    return op.window.taps[0] == Tap(0, 0) and tuple(op.window.kernel_size) == image_shape(op.x)[2:]
+    height, width = _size(op.x)
+    ends = op.window.taps[0], op.window.taps[-1]
+    is_whole = tuple(op.window.kernel_size) == (height, width) and ends == (Tap(0, 0), Tap(height - 1, width - 1))
+    return is_whole and _size(op.result) == (1, 1)
 
 
 def planes_of(ops: Iterable[Operation], values: Sequence[SSAValue]) -> dict[Pair, Plane]:

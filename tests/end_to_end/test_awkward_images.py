@@ -62,3 +62,15 @@ def test_what_reads_beyond_an_image_finds_zeros_there(before: str, after: str) -
     np.testing.assert_allclose(
         compiled.run(None, feeds)[0], plain_session(model).run(None, feeds)[0], rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("kind", ["AveragePool", "MaxPool"])
+@pytest.mark.parametrize("dilations", [[1, 1], [1, 2]])
+def test_a_window_as_large_as_the_image_that_moves_or_skips_is_not_all_of_it(kind: str, dilations: list[int]) -> None:
+    net = ImageModel((5, 2, 3))
+    skips = {"dilations": dilations} if kind == "MaxPool" else {}
+    model = net.model(net.node(kind, net.conv("x", (6, 5, 1, 1)), kernel_shape=[2, 3], pads=[0, 0, 0, 2], **skips))
+    feeds = net.images(7)
+    np.testing.assert_allclose(
+        redpebble.compile(model).run(None, feeds)[0], plain_session(model).run(None, feeds)[0], rtol=1e-4, atol=1e-5
+    )
