@@ -149,6 +149,7 @@ def test_a_tuned_network_agrees_with_onnxruntime(model: onnx_ir.Model, folder: P
         assert_close(network.run(None, feeds), Oracle(model).run(feeds), f"batch {batch}")
 
 
+@pytest.mark.slow
 def test_tuned_and_predicted_code_are_kept_apart(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     zoo.save(zoo.build(SPEC), path)

@@ -37,7 +37,9 @@ def check(layers: Layers, rows: int, target: CpuTarget, threads: int = 1) -> Non
 
 
 @each_form
-@pytest.mark.parametrize("kinds", [(0, 1, 2), (1, 2, 1)], ids=["unsigned", "signed"])
+@pytest.mark.parametrize(
+    "kinds", [pytest.param((0, 1, 2), id="unsigned"), pytest.param((1, 2, 1), id="signed", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("quads", FAMILIES)
 def test_bytes_become_bytes(target: CpuTarget, kinds: tuple[int, ...], quads: str) -> None:
     layers = Layers([437, 50, 19], [CODES[kind] for kind in kinds], RELU, quads=quads, of_bytes=True)

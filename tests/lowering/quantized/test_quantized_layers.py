@@ -31,7 +31,11 @@ def test_layers_are_exact_for_any_rows(target: CpuTarget, activation: Activation
 # the first layer's outputs are rounded in both: each activation is tried with codes, each kind of output at the end
 @each_form
 @pytest.mark.parametrize(
-    ("activation", "codes"), [(None, CODES), (RELU, CODES[:2])], ids=["linear-rounded", "relu-values"]
+    ("activation", "codes"),
+    [
+        pytest.param(None, CODES, id="linear-rounded"),
+        pytest.param(RELU, CODES[:2], id="relu-values", marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("quads", [QUADS, SCATTERED, *SHARED.values()])
 def test_quads_are_exact(
