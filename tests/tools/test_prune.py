@@ -91,6 +91,7 @@ def test_what_is_no_data_is_refused(
     assert not (folder / "o.onnx").exists()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = "--data d.npz --loss 0.2 --rows 16 --keep deep --seed 3"
     for name in ("one", "two"):

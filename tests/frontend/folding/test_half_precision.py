@@ -59,7 +59,7 @@ def test_a_model_in_float32_is_left_alone() -> None:
     assert not widen(onnx_ir.from_proto(proto))
 
 
-@pytest.mark.parametrize("wanted", [True, False])
+@pytest.mark.parametrize("wanted", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_session_in_float16_agrees_within_its_precision(wanted: bool) -> None:
     proto = two_layers("float16")
     feeds = {
