@@ -24,7 +24,7 @@ STATIC: list[tuple[Form, str, bool]] = [
     ("operator", "QUInt8", True),
     ("operator", "QInt8", False),
 ]
-FEW: list[tuple[Form, str, bool]] = [("qdq", "QUInt8", True), ("operator", "QInt8", False)]
+QUICK: list[tuple[Form, str, bool]] = [("qdq", "QUInt8", True), ("operator", "QInt8", False)]
 """Two of them, in which each choice is once."""
 
 
@@ -91,7 +91,7 @@ def share_of_a_step(found: Floats, expected: Floats) -> float:
 @pytest.mark.parametrize(
     "form",
     [
-        pytest.param(form, id="_".join(map(str, form)), marks=[] if form in FEW else [pytest.mark.slow])
+        pytest.param(form, id="_".join(map(str, form)), marks=[] if form in QUICK else [pytest.mark.slow])
         for form in STATIC
     ],
 )
