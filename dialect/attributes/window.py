@@ -84,6 +84,13 @@ class WindowAttr(ParametrizedAttribute):
         )
         return rows, columns
 
+    def is_all_of(self, height: int, width: int) -> bool:
+        """Return whether there is one result, which reads each pixel of an image and nothing beside it."""
+        if self.kernel_size != (height, width) or self.result_size(height, width) != (1, 1):
+            return False
+        taps = self.taps
+        return (taps[0], taps[-1]) == (Tap(0, 0), Tap(height - 1, width - 1))
+
     def verify(self) -> None:
         for word, values, count, least in (
             ("kernel", self.kernel, 2, 1),

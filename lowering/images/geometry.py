@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.window import Pair, Tap, WindowAttr
+from redpebble.dialect.attributes.window import Pair, WindowAttr
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp, image_shape
 from redpebble.kernels.tile_widths import PIXELS
 
@@ -98,12 +98,7 @@ class Phases:
 
 def reads_all(op: Operation) -> bool:
     """Return whether an op is the mean of all pixels, or the largest one."""
-    if not isinstance(op, Pool2dOp):
-        return False
-    height, width = _size(op.x)
-    ends = op.window.taps[0], op.window.taps[-1]
-    is_whole = tuple(op.window.kernel_size) == (height, width) and ends == (Tap(0, 0), Tap(height - 1, width - 1))
-    return is_whole and _size(op.result) == (1, 1)
+    return isinstance(op, Pool2dOp) and op.window.is_all_of(*_size(op.x))
 
 
 def planes_of(ops: Iterable[Operation], values: Sequence[SSAValue]) -> dict[Pair, Plane]:

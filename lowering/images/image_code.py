@@ -105,6 +105,12 @@ class ImageCode:
         own = self.scratch if sharing is None else sharing.scratch
         return float_at(self.builder, own, i64(row * PIXELS))
 
+    def store_pixel(self, value: SSAValue, channel: ir.Value, pixel: ir.Value) -> None:
+        """Emit the one pixel of a channel of floats, and zeros beside it where a window may read them."""
+        there = self.tile(self.memory.views[value], i64(0), channel)
+        self.builder.store(pixel, there)
+        self.clear(value, i64(0), there, i64(1))
+
     def clear(self, value: SSAValue, number: ir.Value, tile: ir.Value, channels: ir.Value | None = None) -> None:
         """Emit zeros at the positions of a tile that are no pixels, where a window may read them."""
         if value not in self.memory.zeroed:

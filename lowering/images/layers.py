@@ -110,7 +110,7 @@ def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:
 
 def emit_pooling_of_all(image: ImageCode, op: Pool2dOp) -> None:
     """Emit the mean, or the largest, of all positions of each channel, of which those without a pixel are zeros."""
-    source, target, builder = image.memory.views[op.x], image.memory.views[op.result], image.builder
+    source, builder = image.memory.views[op.x], image.builder
     lanes, pixels = image.code.lanes(builder), image_shape(op.x)[2] * image_shape(op.x)[3]
     firsts, largest = range(0, PIXELS, lanes.width), op.kind.data == "max"
     outside: list[ir.Value] = []
@@ -137,9 +137,7 @@ def emit_pooling_of_all(image: ImageCode, op: Pool2dOp) -> None:
             result = lanes.horizontal_max(total)
         else:
             result = builder.fdiv(lanes.horizontal_sum(total), ir.Constant(FLOAT, float(pixels)))
-        there = image.tile(target, i64(0), number)
-        builder.store(result, there)
-        image.clear(op.result, i64(0), there, i64(1))
+        image.store_pixel(op.result, number, result)
 
     image.each(source.channels, channel)
 

@@ -181,7 +181,7 @@ def emit_code_pooling(image: ImageCode, op: Pool2dOp) -> None:
 
 def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
     """Emit the mean of all pixels of each channel, floats; positions without a pixel have the code of 0."""
-    source, target, builder = image.memory.views[op.x], image.memory.views[op.result], image.builder
+    source, builder = image.memory.views[op.x], image.builder
     codes, pixels = image.memory.stored.codes[op.x], image_shape(op.x)[2] * image_shape(op.x)[3]
     words, tiles = ir.VectorType(I32, PIXELS), source.plane.tiles
 
@@ -194,9 +194,7 @@ def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
         total = call_intrinsic(builder, f"llvm.vector.reduce.add.v{PIXELS}i32", I32, [sums])
         total = builder.sub(total, ir.Constant(I32, codes.zero * PIXELS * tiles))
         value = builder.fmul(builder.sitofp(total, FLOAT), ir.Constant(FLOAT, codes.scale))
-        there = image.tile(target, i64(0), number)
-        builder.store(builder.fdiv(value, ir.Constant(FLOAT, float(pixels))), there)
-        image.clear(op.result, i64(0), there, i64(1))
+        image.store_pixel(op.result, number, builder.fdiv(value, ir.Constant(FLOAT, float(pixels))))
 
     image.each(source.channels, channel)
 

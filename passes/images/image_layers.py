@@ -294,7 +294,7 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
 
 def _is_whole(op: Depthwise2dOp | Pool2dOp) -> bool:
     """Return whether a window is the whole image."""
-    return tuple(op.window.kernel_size) == image_shape(op.x)[2:]
+    return op.window.is_all_of(*image_shape(op.x)[2:])
 
 
 def _taps_us(op: Depthwise2dOp | Pool2dOp) -> float:
