@@ -183,6 +183,13 @@ def is_constant(value: SSAValue) -> bool:
     return isinstance(value.owner, ConstantOp | SparseConstantOp)
 
 
+def constant_matrix(value: SSAValue) -> CscMatrix | None:
+    """Return the matrix [inputs, outputs] of a value without its zeros, or None when it is no constant."""
+    if isinstance(value.owner, SparseConstantOp):
+        return value.owner.weight
+    return CscMatrix.from_dense(value.owner.array) if isinstance(value.owner, ConstantOp) else None
+
+
 def constant_array(value: SSAValue) -> NDArray[np.float32] | None:
     """Return the array of a value's shape, dense or sparse (then made dense), or None when it is no constant."""
     match value.owner:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.constants import constant_matrix
 from redpebble.dialect.ops.images import QuantizedConv2dOp
 from redpebble.dialect.ops.quantized_layers import GREATEST_WEIGHT
 from redpebble.dialect.tensors import shape_of
@@ -17,6 +17,7 @@ from redpebble.export.writing.node_builder import NodeBuilder
 from redpebble.sparse.csr import CscMatrix
 
 Integers = NDArray[np.int64]
+Bytes = NDArray[np.int8] | NDArray[np.uint8]
 
 
 class Window(NamedTuple):
@@ -87,7 +88,7 @@ class IntegerMatrix(NamedTuple):
             IntegerMatrix(rest, np.array([-127]), np.array([128])),
         )
 
-    def codes(self, builder: NodeBuilder, window: Window | None, *, signed: bool) -> tuple[ir.Value, Integers]:
+    def codes(self, builder: NodeBuilder, window: Window | None, *, signed: bool) -> tuple[ir.Value, Bytes]:
         """Return bytes, in the shape of a window's weight if there is one, and their zero: one, or one an output."""
         zero = np.zeros((), np.int64) if signed else np.array(-self.bounds[0]) if self.has_one_zero else -self.least
         kind = ir.DataType.INT8 if signed else ir.DataType.UINT8
@@ -98,13 +99,13 @@ class IntegerMatrix(NamedTuple):
         if window is not None:
             turned = builder.node("Transpose", value, perm=(1, 0))
             value = builder.node("Reshape", turned, builder.integers(window.weight_shape))
-        return value, zero
+        return value, zero.astype(np.int8) if signed else zero.astype(np.uint8)
 
 
 def _entries(weight: SSAValue) -> CscMatrix:
-    owner = weight.owner
-    assert isinstance(owner, ConstantOp | SparseConstantOp)
-    return CscMatrix.from_dense(owner.array) if isinstance(owner, ConstantOp) else owner.weight
+    matrix = constant_matrix(weight)
+    assert matrix is not None
+    return matrix
 
 
 def _group_count(weight: CscMatrix, channels: int) -> int:

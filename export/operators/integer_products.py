@@ -69,9 +69,7 @@ def _sums(
     values, weight_zero = weight.codes(builder, None, signed=weight.is_signed)
     if weight.is_signed:
         return builder.node("MatMulInteger", codes, values, zero)
-    return builder.node(
-        "MatMulInteger", codes, values, zero, builder.initializers.literal(weight_zero.astype(np.uint8))
-    )
+    return builder.node("MatMulInteger", codes, values, zero, builder.initializers.literal(weight_zero))
 
 
 def _convolution_sums(
@@ -86,5 +84,5 @@ def _convolution_sums(
             "Add", *(_convolution_sums(half, codes, zero, window, builder) for half in weight.halves(builder))
         )
     values, weight_zero = weight.codes(builder, window, signed=False)
-    literal = builder.initializers.literal(weight_zero.astype(np.uint8))
+    literal = builder.initializers.literal(weight_zero)
     return builder.node("ConvInteger", codes, values, zero, literal, **window.attributes)

@@ -120,10 +120,8 @@ class _Emission(NamedTuple):
         if not zero.ndim and not np.any(scales != scales[:1]):
             scales = scales.reshape(-1)[:1].reshape(())
         step = builder.initializers.add_part(layer.multiplier, "scale", scales)
-        zeros = np.broadcast_to(zero, scales.shape)
-        weight_zero = builder.initializers.literal(
-            zeros.astype(np.int8) if weight.is_signed else zeros.astype(np.uint8)
-        )
+        zeros = zero if zero.shape == scales.shape else zero.repeat(scales.size)
+        weight_zero = builder.initializers.literal(zeros)
         axis = {"axis": 1 if self.window is None else 0} if scales.ndim else {}
         w = builder.node("DequantizeLinear", values, step, weight_zero, **axis)
         if not np.any(bias):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
+from redpebble.dialect.ops.constants import constant_array, constant_matrix
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.semantics.quantized import rounds_sums
 from redpebble.dialect.symbolic_sizes import Size, product
@@ -376,8 +376,9 @@ def bias_of(layer: QuantizedLayer, weight: CscMatrix) -> NDArray[np.int32]:
 
 def weight_of(layer: QuantizedLayer) -> CscMatrix:
     """Return the weight of a layer without its zeros."""
-    owner = layer.weight.owner
-    return owner.weight if isinstance(owner, SparseConstantOp) else CscMatrix.from_dense(_constant(layer.weight))
+    matrix = constant_matrix(layer.weight)
+    assert matrix is not None
+    return matrix
 
 
 def _constant(value: SSAValue) -> NDArray[np.float32]:

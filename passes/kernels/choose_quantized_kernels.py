@@ -27,6 +27,7 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.ops.constants import constant_matrix
 from redpebble.dialect.ops.images import QuantizedConv2dOp, image_shape
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
 from redpebble.dialect.tensors import shape_of
@@ -45,7 +46,6 @@ from redpebble.kernels.byte_times import (
 )
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.tile_widths import PIXELS
-from redpebble.passes.analysis.weights import weight_of
 from redpebble.passes.images.image_layers import pixels_of, tiles_of
 from redpebble.sparse.csr import CscMatrix
 
@@ -119,8 +119,7 @@ def _groups(weight: CscMatrix, taps: int) -> int:
 
 
 def _weights(layers: Sequence[QuantizedLayer]) -> list[CscMatrix]:
-    found = [weight_of(layer.weight) for layer in layers]
-    return [CscMatrix.from_dense(one) if not isinstance(one, CscMatrix) else one for one in found if one is not None]
+    return [matrix for layer in layers if (matrix := constant_matrix(layer.weight)) is not None]
 
 
 def _kernel(op: QuantizedLayersOp, prices: str) -> KernelAttr:
