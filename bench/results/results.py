@@ -23,6 +23,11 @@ DISTURBED = 1.3
 """Ratio of a median to the fastest call from which on something else must have used the machine."""
 
 
+def is_disturbed(median_us: float, min_us: float) -> bool:
+    """Return whether half of the calls took so much longer than the fastest that the median says little."""
+    return median_us > DISTURBED * min_us
+
+
 @dataclass(frozen=True)
 class BenchRow:
     """One engine on one model: microseconds a call, and how many times as fast as onnxruntime it is."""
@@ -39,7 +44,7 @@ class BenchRow:
     @property
     def is_disturbed(self) -> bool:
         """Whether half of the calls took so much longer than the fastest that the median says little."""
-        return self.median_us > DISTURBED * self.min_us
+        return is_disturbed(self.median_us, self.min_us)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from redpebble.bench.engines.aligned import aligned
 from redpebble.bench.engines.engines import ENGINES, Loaded, load_engines
 from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import Budget, Timing, interleave
-from redpebble.bench.results.results import BASELINE, DISTURBED, BenchRow
+from redpebble.bench.results.results import BASELINE, BenchRow, is_disturbed
 from redpebble.frontend.reading.model_source import read_model, read_runnable_model
 from redpebble.verification.input_choice import InputChoice
 
@@ -71,7 +71,7 @@ def bench_model(model: LoadedModel, plan: BenchPlan) -> Iterator[BenchRow]:
 
 def speed_ratio(baseline: Timing, timing: Timing) -> float:
     """Return how many times as fast as a baseline calls are: by medians, or by the fastest where one was disturbed."""
-    if any(one.median_us > DISTURBED * one.min_us for one in (baseline, timing)):
+    if any(is_disturbed(one.median_us, one.min_us) for one in (baseline, timing)):
         return baseline.min_us / timing.min_us
     return baseline.median_us / timing.median_us
 

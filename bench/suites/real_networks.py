@@ -28,6 +28,7 @@ from redpebble.bench.measure.measuring import Budget, interleave
 from redpebble.bench.results.console import console
 from redpebble.bench.results.picture_themes import svg_of
 from redpebble.bench.results.plots import STYLE
+from redpebble.bench.results.results import is_disturbed
 from redpebble.bench.results.target_table import with_table
 from redpebble.foundation.atomic_files import write_text
 from redpebble.models.exports.published_networks import PUBLISHED
@@ -42,9 +43,6 @@ TOLERANCE: Final = 1e-4
 
 TO: Final = "→"
 """Between before and after: browsers part "->", and units from their numbers, where a column is narrow."""
-
-UNSTEADY: Final = 1.3
-"""Median over minimum from which on others disturbed a measurement."""
 
 
 class RealNetwork(NamedTuple):
@@ -123,7 +121,7 @@ def measure(network: RealNetwork, threads: int, seconds: float, sparsity: float)
         check_results(network.title, *(one.run(None, feeds) for one in sessions))
         calls = {name: partial(one.run, None, feeds) for name, one in sessions._asdict().items()}
         times = interleave(calls, Budget(seconds))
-        steady = all(time.median_us < UNSTEADY * time.min_us for time in times.values())
+        steady = not any(is_disturbed(time.median_us, time.min_us) for time in times.values())
         original, ours = (times[name].min_us for name in ("original", "ours"))
         yield Measured(network.title, batch, threads, original, ours, steady, original_bytes, our_bytes)
 
