@@ -23,25 +23,15 @@ from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.byte_times import SCATTERED, SHARED
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.images.form_image_networks import FormImageNetworks
-from redpebble.runtime.jit import host_target, missing_features
+from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
-from tests.support.lowering_modules import BYTE_TARGETS, TARGETS, Body, Floats, function, native
+from tests.support.lowering_modules import Body, Floats, function, native
+from tests.support.quantized_layers import each_form
 
 RELU, SILU = ActivationAttr.of("relu"), ActivationAttr.of("silu", 1.0)
 
 GATE = CodesAttr.of("u8", 1 / 255, 0)
 X, H, Y = CodesAttr.of("u8", 0.02, 117), CodesAttr.of("s8", 0.03, -5), CodesAttr.of("u8", 0.04, 0)
-
-
-each_form = pytest.mark.parametrize(
-    "target",
-    [
-        pytest.param(
-            target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
-        )
-        for name, target in (TARGETS | BYTE_TARGETS).items()
-    ],
-)
 
 
 @dataclass(frozen=True)
