@@ -6,7 +6,7 @@ from llvmlite import ir
 
 from redpebble.lowering.calls.table import Header
 from redpebble.lowering.calls.words import NULL
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
+from redpebble.lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
 from redpebble.ort.native.api import ATTRIBUTE_STRING, CustomOp, Slot
 from redpebble.ort.native.code import OrtCode
 from redpebble.ort.native.node import DIGEST_WORDS, operator_row
@@ -18,7 +18,8 @@ UNKNOWN: Final = -1
 def emit_shapes(code: OrtCode) -> None:
     """Emit `infer_shapes (op, context) -> status`, which is InferOutputShapeFn.
 
-    What cannot be said is left open: a size is known where it is a number, or one size of an input.
+    A size is known where it is a number, or one size of an input. An output with any other size gets no shape: it
+    keeps what the model says of it, since onnxruntime computes with -1 as if it were a size.
     """
     _emit_learn_input(code)
     _emit_tell_size(code)
@@ -52,7 +53,7 @@ def _emit_learn_input(code: OrtCode) -> None:
 
 
 def _emit_tell_size(code: OrtCode) -> None:
-    """Emit `tell_size (header, symbols, expression, size, name)`: a number, one size of an input, or unknown."""
+    """Emit `tell_size (header, symbols, expression, size, name)`: a number, one size of an input, or -1 and ""."""
     body = code.body("tell_size", VOID, [POINTER, POINTER, I64, POINTER, POINTER])
     builder, (header, symbols, expression, size, name) = body.builder, body.args
     count = body.number(header, Header.Symbols)
@@ -92,6 +93,11 @@ def _emit_tell_output(code: OrtCode) -> None:
     with body.each(rank) as axis:
         expression = body.number(shape, builder.add(axis, i64(1)))
         body.call("tell_size", header, symbols, expression, body.at(dims, axis), body.at(names, axis))
+        is_number = builder.icmp_signed(">=", body.number(dims, axis), i64(0))
+        letter = builder.load(body.pointer(names, axis), typ=BYTE)
+        is_named = builder.icmp_unsigned("!=", letter, ir.Constant(BYTE, 0))
+        with body.when(builder.not_(builder.or_(is_number, is_named))):
+            builder.ret(NULL)
     info = body.words(1)
     body.attempt(api, Slot.CreateTensorTypeAndShapeInfo, info)
     kind = body.number(body.pointer(header, Header.OutputTypes), index)
