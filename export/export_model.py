@@ -15,6 +15,7 @@ from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.export.graph_writer import GraphWriter
 from redpebble.export.original import Original
 from redpebble.export.save_model import has_external_weights, remember_external_weights
+from redpebble.export.sparse_networks.node_and_function import allow_functions
 
 
 class Exported(NamedTuple):
@@ -33,14 +34,18 @@ def exported(module: ModuleOp, original: ir.Model) -> Exported:
     """Return a model that computes what `module` says, in standard operators and nodes of ours.
 
     Everything that the IR does not hold comes from `original`, which stays as it is: graph inputs and outputs with
-    their names, types and symbolic sizes, metadata, doc strings, functions, foreign nodes, IR version and opsets.
+    their names, types and symbolic sizes, metadata, doc strings, functions, foreign nodes, IR version (raised
+    where sparse networks need functions) and opsets.
 
     Raises:
         ValueError: the module is not one of `original`, or holds an op that ONNX has no form for.
     """
     main = _main(module)
     arguments = _argument_names(main)
-    taken_apart = Original(original.clone(), frozenset(arguments))
+    copy = original.clone()
+    if any(isinstance(op, SparseNetworkOp) for op in main.body.block.ops):
+        allow_functions(copy)
+    taken_apart = Original(copy, frozenset(arguments))
     writer = GraphWriter(taken_apart, main.body.block)
     writer.bind_arguments(arguments)
     for op in main.body.block.ops:

@@ -18,6 +18,7 @@ from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, 
 from redpebble.export.sparse_networks.standard_body import BodyConstants, NetworkBody, network_body
 from redpebble.export.writing.compact_weights import SINCE
 from redpebble.export.writing.initializers import Initializers
+from redpebble.frontend.folding.known_constants import OVERRIDABLE_SINCE
 
 FUNCTIONS_SINCE: Final = 8
 """The IR version from which a model may hold functions."""
@@ -31,10 +32,20 @@ def nothing_to_form(model: ir.Model, layer_count: int) -> str:
     return "no layer is predicted to gain from sparse kernels" if layer_count else "no layer is covered"
 
 
+def allow_functions(model: ir.Model) -> None:
+    """Raise the IR version of a model to the first that has functions, in place: the model means the same.
+
+    Up to version 3 every initializer has to be a graph input as well, and no caller can replace it. From version 4 on
+    callers could, so initializers are inputs no more; of a model of version 4 to 7 those that are stay inputs.
+    """
+    if model.ir_version < OVERRIDABLE_SINCE:
+        for value in [value for value in model.graph.inputs if value.is_initializer()]:
+            model.graph.inputs.remove(value)
+    model.ir_version = max(model.ir_version, FUNCTIONS_SINCE)
+
+
 def network_obstacle(model: ir.Model) -> str:
-    """Return why a model cannot hold sparse networks with the versions that it states, empty where it can."""
-    if model.ir_version < FUNCTIONS_SINCE:
-        return f"the model's IR version is {model.ir_version}, a sparse network needs {FUNCTIONS_SINCE}"
+    """Return why a model cannot hold sparse networks with the opset that it states, empty where it can."""
     opset = model.opset_imports.get("")
     if opset is None or opset < SINCE:
         stated = "none" if opset is None else str(opset)

@@ -27,7 +27,6 @@ from redpebble.compiler import native_code, on_machine
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import value_name
 from redpebble.export.export_model import export_model
-from redpebble.export.sparse_networks.node_and_function import FUNCTIONS_SINCE
 from redpebble.export.sparse_networks.node_content import network_model, written
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.export.writing.compact_weights import SINCE
@@ -138,8 +137,7 @@ def _sizes(artefact: Artefact) -> tuple[int, int]:
 def found_networks(module: ModuleOp, imported: onnx_ir.Model) -> list[Found]:
     """Return the sparse networks of a module that `imported` became."""
     model = imported.clone()
-    # whatever the versions of the model: only the bodies of the networks are used of what is written here
-    model.ir_version = max(model.ir_version, FUNCTIONS_SINCE)
+    # whatever the opset of the model: only the bodies of the networks are used of what is written here
     model.opset_imports[""] = max(model.opset_imports.get("", 0), SINCE)
     nodes = [node for node in export_model(module, model).graph if node.domain == DOMAIN]
     ops = [op for op in module.walk() if isinstance(op, SparseNetworkOp)]

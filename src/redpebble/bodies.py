@@ -14,6 +14,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, TypeProto
 from onnx.shape_inference import InferenceError, infer_shapes
 
 from redpebble.export.save_model import model_bytes
+from redpebble.export.sparse_networks.node_and_function import allow_functions
 
 LAYERS: Final = frozenset({"MatMul", "Gemm"})
 
@@ -29,7 +30,9 @@ def with_optimized_bodies(
     """
     if not any(node.op_type in LAYERS and node.graph is not model.graph for node in model.graph.all_nodes()):
         return model, ()
-    content = model_bytes(model)
+    raised = model.clone()
+    allow_functions(raised)
+    content = model_bytes(raised)
     if content is None:
         return model, ()
     bodies = _Bodies(ModelProto.FromString(content), optimize)

@@ -106,6 +106,21 @@ def test_a_session_of_any_other_model_optimizes_it_first(original: ir.Model, kin
     assert_agrees(session, original)
 
 
+@pytest.mark.parametrize("ir_version", [3, 6])
+def test_a_session_of_a_model_of_an_older_ir_version_runs_our_kernels(
+    original: ir.Model, ir_version: int, tmp_path: Path
+) -> None:
+    proto = ir.to_proto(original)
+    proto.ir_version = ir_version
+    if ir_version == 3:
+        for tensor in proto.graph.initializer:
+            proto.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    session = redpebble.session(proto, keeping_what_was_loaded(tmp_path))
+    assert [value.name for value in session.get_inputs()] == ["x"]
+    assert_native(tmp_path)
+    assert_agrees(session, original)
+
+
 def test_our_library_can_be_registered_by_hand(original: ir.Model, optimized: ir.Model, tmp_path: Path) -> None:
     save_model(optimized, tmp_path / "m.onnx")
     options = keeping_what_was_loaded(tmp_path)

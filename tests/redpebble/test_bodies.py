@@ -11,7 +11,7 @@ import redpebble
 
 Floats = NDArray[np.float32]
 
-WIDTH = 128
+WIDTH = 192
 OPSETS = [helper.make_opsetid("", 17)]
 
 
@@ -152,6 +152,19 @@ def test_layers_inside_of_nodes_are_taken(name: str) -> None:
         for session in (plain, ours):
             (found,) = session.run(None, arrays)
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+
+
+def test_layers_inside_of_nodes_of_older_models_are_taken() -> None:
+    proto = conditional()
+    proto.ir_version = 4
+    result = redpebble.optimize(proto)
+    assert (len(result.networks), result.model.ir_version) == (2, 8)
+    judge, plain = (
+        onnxruntime.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"])
+        for one in (proto, result.proto)
+    )
+    (expected,), (found,) = (session.run(None, feeds(conditional(), 4)) for session in (judge, plain))
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
 
 
 def test_weights_that_only_bodies_read_are_stored_once() -> None:

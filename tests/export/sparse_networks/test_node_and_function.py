@@ -9,6 +9,7 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
+from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import redpebble
@@ -156,19 +157,66 @@ def test_versions_names_sizes_and_descriptions_stay() -> None:
     assert [list(node.output) for node in proto.graph.node] == [["b"], ["c"], ["h"], ["y"]]
 
 
-@pytest.mark.parametrize(
-    "version, opset, obstacle",
-    [
-        (7, 17, "the model's IR version is 7, a sparse network needs 8"),
-        (8, 10, "the model's opset is 10, a sparse network needs 11"),
-    ],
-)
-def test_a_model_of_older_versions_keeps_to_standard_operators(version: int, opset: int, obstacle: str) -> None:
-    text = MLP.replace("ir_version: 8", f"ir_version: {version}").replace(": 17]", f": {opset}]")
-    result = redpebble.optimize(proto_of(text, MLP_WEIGHTS), target="ort")
-    assert result.obstacle == obstacle
+def older(ir_version: int, opset: int) -> onnx.ModelProto:
+    """The MLP as old exporters write it: up to IR version 3 every initializer is an input, too."""
+    text = MLP.replace("ir_version: 8", f"ir_version: {ir_version}").replace(": 17]", f": {opset}]")
+    model = proto_of(text, MLP_WEIGHTS)
+    if ir_version == 3:
+        types = {
+            name: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in MLP_WEIGHTS.items()
+        }
+        model.graph.input.extend(types.values())
+    return model
+
+
+@pytest.mark.parametrize("ir_version", [3, 4, 5, 6, 7])
+@pytest.mark.parametrize("opset", [11, 12, 13])
+def test_networks_raise_the_ir_version_of_a_model_and_change_nothing_else(ir_version: int, opset: int) -> None:
+    model = older(ir_version, opset)
+    proto = in_networks(model)
+    assert [node.domain for node in proto.graph.node] == [DOMAIN]
+    assert (proto.ir_version, proto.opset_import[0].version) == (8, opset)
+    (expected,), (found,) = (answers(each, {"x": normal(7, 16)}) for each in (model, proto))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_what_callers_could_not_replace_before_they_cannot_replace_with_a_raised_version() -> None:
+    """From IR version 4 on an initializer that is also an input is a default: of version 3 it is an input no more."""
+    model = older(3, 11)
+    before, after = (
+        onnxruntime.InferenceSession(each.SerializeToString(), providers=["CPUExecutionProvider"])
+        for each in (model, in_networks(model))
+    )
+    for session in (before, after):
+        assert [value.name for value in session.get_inputs()] == ["x"]
+        assert not session.get_overridable_initializers()
+
+
+def test_what_callers_could_replace_they_can_replace_with_a_raised_version() -> None:
+    text = MLP.replace("ir_version: 8", "ir_version: 6").replace(": 17]", ": 11]").replace("Relu(a)", "Add(a, C)")
+    model = proto_of(text, {**MLP_WEIGHTS, "C": (20,)})
+    model.graph.input.append(helper.make_tensor_value_info("C", TensorProto.FLOAT, (20,)))
+    proto = in_networks(model)
+    assert proto.ir_version == 8
+    assert network_nodes(proto)
+    for feeds in ({"x": normal(3, 16)}, {"x": normal(3, 16), "C": normal(20)}):
+        (expected,), (found,) = (answers(each, feeds) for each in (model, proto))
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_model_without_networks_keeps_its_ir_version() -> None:
+    text = MLP.replace("ir_version: 8", "ir_version: 6").replace(": 17]", ": 11]")
+    result = redpebble.optimize(proto_of(text, MLP_WEIGHTS, density=1.0), target="ort")
+    assert (len(result.networks), result.model.ir_version) == (0, 6)
+
+
+@pytest.mark.parametrize("opset", [7, 8, 9, 10])
+def test_a_model_of_an_older_opset_keeps_to_standard_operators(opset: int) -> None:
+    result = redpebble.optimize(older(4, opset), target="ort")
+    assert result.obstacle == f"the model's opset is {opset}, a sparse network needs 11"
     assert not result.networks
     assert DOMAIN not in result.model.opset_imports
+    assert result.model.ir_version == 4
 
 
 def test_a_model_without_sparse_layers_says_so() -> None:
