@@ -1,11 +1,15 @@
 """Pool of calls: this process as a host, calls prepared for the shapes of their inputs, and threads that wait.
 
 The threads themselves are the caller's: each calls `serve (pool, number)` with a number from 1 on, and returns from it
-after `stop (pool)`, which waits for a call under way. A thread that waits for work spins, then sleeps; one that waits
-inside a step lets others run.
+after `stop (pool)`. A thread that waits for work spins, then sleeps until it is woken; one that waits inside a step
+spins, then sleeps in naps.
+
+One call at a time has the threads, others run on the thread that makes them. `stop` announces itself before it waits
+for the call under way: no call gets the threads any more, however many are made.
 """
 
-from enum import IntEnum
+from collections.abc import Callable
+from enum import IntEnum, IntFlag
 from typing import Final
 
 from llvmlite import ir
@@ -13,7 +17,7 @@ from llvmlite import ir
 from redpebble.lowering.calls.python_call import CALL_FROM_PYTHON, emit_python_call
 from redpebble.lowering.calls.sizes import emit_sizes
 from redpebble.lowering.calls.split import emit_split
-from redpebble.lowering.calls.steps import LINE, LOOKS, emit_relax, emit_steps, emit_team
+from redpebble.lowering.calls.steps import LINE, Waiting, emit_relax, emit_steps, emit_team
 from redpebble.lowering.calls.table import Frame, Header
 from redpebble.lowering.calls.words import NULL, Body, WordCode
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
@@ -44,8 +48,8 @@ class Pool(IntEnum):
     Threads = 2 * LINE + 2
     WakerCpu = 2 * LINE + 3
     """CPU of the thread that woke the sleepers last."""
-    Busy = 3 * LINE
-    """1 while a call has the threads."""
+    Use = 3 * LINE
+    """What there is of `Use`."""
     Function = 4 * LINE
     """Task: `void (memory, number)`, its memory, and the threads that do it."""
     Memory = 4 * LINE + 1
@@ -54,15 +58,23 @@ class Pool(IntEnum):
     Condition = 7 * LINE
 
 
+class Use(IntFlag):
+    """What goes on in a pool; a call gets the threads where it is nothing."""
+
+    Call = 1
+    """A call has the threads."""
+    Stop = 2
+    """The pool is told to stop, and remains so."""
+
+
 POOL_BYTES: Final = 640
 """Zeroed memory for a pool, aligned to 64 bytes; `start (pool, threads)` makes it one."""
 
-SPINS: Final = 1000
-"""Looks at a flag before a thread that waits lets others run in between: some tens of microseconds."""
-
-YIELDS: Final = 1000
-"""Times that a thread without work lets others run before it sleeps: a few milliseconds, for calls come in bursts and
-to wake a thread takes as long as a small call."""
+WAITING: Final = Waiting(
+    1000,  # some tens of microseconds
+    lambda body: body.call("sched_yield"),
+    lambda body, time: body.call("nanosleep", time, NULL),
+)
 
 MASK_BYTES: Final = 128
 """Size of a `cpu_set_t`."""
@@ -88,7 +100,7 @@ def pool_module(*, x86: bool, linux: bool) -> str:
     """
     code = WordCode(ir.Module("redpebble-calls"))
     _declare_system(code, linux=linux)
-    emit_relax(code, SPINS, lambda body: body.call("sched_yield"), x86=x86)
+    emit_relax(code, WAITING, x86=x86)
     _emit_report(code)
     emit_sizes(code)
     emit_split(code)
@@ -113,6 +125,7 @@ def _declare_system(code: WordCode, *, linux: bool) -> None:
         ("pthread_cond_wait", 2),
         ("pthread_cond_broadcast", 1),
         ("sched_yield", 0),
+        ("nanosleep", 2),
     ):
         code.declare(name, I32, [POINTER] * count)
     if linux:
@@ -146,7 +159,7 @@ def _emit_parallel(code: WordCode, *, linux: bool) -> None:
     body.put(pool, Pool.Memory, memory)
     body.put(pool, Pool.Workers, workers)
     body.add(pool, Pool.Generation, i64(1), "seq_cst")
-    sleepers = builder.load_atomic(body.at(pool, Pool.Sleepers), "seq_cst", 8, typ=I64)
+    sleepers = _latest(body, pool, Pool.Sleepers)
     with body.when(builder.icmp_signed(">", sleepers, i64(0))):
         cpu = builder.sext(body.call("sched_getcpu"), I64) if linux else i64(-1)
         body.swap(pool, Pool.WakerCpu, cpu)
@@ -183,12 +196,13 @@ def _emit_calls(code: WordCode) -> None:
     body = code.body("run_in_pool", VOID, [POINTER], exported=True)
     builder, (frame,) = body.builder, body.args
     pool = body.pointer(frame, PoolFrame.Pool)
-    is_busy = builder.icmp_signed("!=", body.swap(pool, Pool.Busy, i64(1)), i64(0))
-    with body.when(is_busy):
-        body.call("run_steps", frame, i64(1))  # another call has the threads
+    with body.when(builder.not_(body.replace(pool, Pool.Use, i64(0), i64(Use.Call)))):
+        body.call("run_steps", frame, i64(1))  # another call has the threads, or they end
         builder.ret_void()
     body.call("run_steps", frame, body.number(frame, Frame.Threads))
-    body.swap(pool, Pool.Busy, i64(0))
+    before = body.add(pool, Pool.Use, i64(-Use.Call))
+    with body.when(builder.icmp_signed("!=", before, i64(Use.Call)), likely=False):
+        body.call("wake", pool)  # `stop` waits for this call
     builder.ret_void()
 
 
@@ -221,9 +235,7 @@ def _emit_serve(code: WordCode) -> None:
     builder.branch(wait)
     builder.position_at_end(wait)
     last = body.number(seen)
-    body.wait_until(
-        lambda: builder.icmp_signed("!=", body.current(pool, Pool.Generation), last), SPINS + YIELDS * LOOKS
-    )
+    body.wait_until(lambda: builder.icmp_signed("!=", body.current(pool, Pool.Generation), last), WAITING.looks)
     with body.when(builder.icmp_signed("==", body.current(pool, Pool.Generation), last)):
         _emit_sleep(body, pool, last)
     body.put(seen, 0, body.current(pool, Pool.Generation))
@@ -240,18 +252,27 @@ def _emit_sleep(body: Body, pool: ir.Value, last: ir.Value) -> None:
     builder, mutex = body.builder, body.at(pool, Pool.Mutex)
     body.call("pthread_mutex_lock", mutex)
     body.add(pool, Pool.Sleepers, i64(1), "seq_cst")
-    look, doze, rise = (builder.append_basic_block(name) for name in ("look", "doze", "rise"))
-    builder.branch(look)
-    builder.position_at_end(look)
-    latest = builder.load_atomic(body.at(pool, Pool.Generation), "seq_cst", 8, typ=I64)
-    builder.cbranch(builder.icmp_signed("==", latest, last), doze, rise)
-    builder.position_at_end(doze)
-    body.call("pthread_cond_wait", body.at(pool, Pool.Condition), mutex)
-    builder.branch(look)
-    builder.position_at_end(rise)
+    _emit_doze(body, pool, lambda: builder.icmp_signed("!=", _latest(body, pool, Pool.Generation), last))
     body.add(pool, Pool.Sleepers, i64(-1), "seq_cst")
     body.call("pthread_mutex_unlock", mutex)
     body.call("move_away", pool)
+
+
+def _emit_doze(body: Body, pool: ir.Value, is_over: Callable[[], ir.Value]) -> None:
+    """Emit a sleep, with the mutex, until something holds when `wake` is called."""
+    builder = body.builder
+    look, doze, rise = (builder.append_basic_block(name) for name in ("look", "doze", "rise"))
+    builder.branch(look)
+    builder.position_at_end(look)
+    builder.cbranch(is_over(), rise, doze)
+    builder.position_at_end(doze)
+    body.call("pthread_cond_wait", body.at(pool, Pool.Condition), body.at(pool, Pool.Mutex))
+    builder.branch(look)
+    builder.position_at_end(rise)
+
+
+def _latest(body: Body, pool: ir.Value, word: Pool) -> ir.Value:
+    return body.builder.load_atomic(body.at(pool, word), "seq_cst", 8, typ=I64)
 
 
 def _emit_start_and_stop(code: WordCode) -> None:
@@ -264,8 +285,12 @@ def _emit_start_and_stop(code: WordCode) -> None:
 
     body = code.body("stop", VOID, [POINTER], exported=True)
     (pool,) = body.args
-    # no call is under way, and those to come run alone: a worker that ended amid a call would be waited for forever
-    body.wait_until(lambda: body.builder.icmp_signed("==", body.swap(pool, Pool.Busy, i64(1)), i64(0)))
+    mutex = body.at(pool, Pool.Mutex)
+    body.builder.atomic_rmw("or", body.at(pool, Pool.Use), i64(Use.Stop), "seq_cst")
+    body.call("pthread_mutex_lock", mutex)
+    # a worker that ended amid a call would be waited for forever
+    _emit_doze(body, pool, lambda: body.builder.icmp_signed("==", _latest(body, pool, Pool.Use), i64(Use.Stop)))
+    body.call("pthread_mutex_unlock", mutex)
     body.swap(pool, Pool.Stopped, i64(1))
     body.add(pool, Pool.Generation, i64(1), "seq_cst")
     body.call("wake", pool)

@@ -1,6 +1,7 @@
 """The steps of a call one after the other, each by one thread, by threads that take chunks, or by a team."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -17,6 +18,13 @@ LINE: Final = 8
 
 LOOKS: Final = 32
 """Looks at a flag between two times that a thread which waits lets others run; a power of two."""
+
+YIELDS: Final = 1000
+"""Times that a thread which waits lets others run before it sleeps: a few milliseconds. Calls come in bursts, and to
+wake a thread takes as long as a small call."""
+
+NAP_NANOSECONDS: Final = 50_000
+"""Time that a thread sleeps between two looks: little beside the milliseconds that it has waited by then."""
 
 
 class Team(IntEnum):
@@ -40,15 +48,39 @@ class Team(IntEnum):
 TEAM_WORDS: Final = 6 * LINE
 
 
-def emit_relax(code: WordCode, spins: int, let_others_run: Callable[[Body], object], *, x86: bool) -> None:
-    """Emit `relax (looks)`: pause, which only x86 can tell the core, and let others run after so many looks."""
+@dataclass(frozen=True)
+class Waiting:
+    """How the threads of a host wait: they spin, then let others run, then sleep in naps."""
+
+    spins: int
+    """Looks at a flag before a thread lets others run for the first time."""
+    let_others_run: Callable[[Body], object]
+    """Emit that this thread goes behind the others that could run."""
+    nap: Callable[[Body, ir.Value], object]
+    """Emit a sleep for the seconds and nanoseconds in two words of memory."""
+
+    @property
+    def looks(self) -> int:
+        """Looks at a flag before a thread sleeps."""
+        return self.spins + YIELDS * LOOKS
+
+
+def emit_relax(code: WordCode, waiting: Waiting, *, x86: bool) -> None:
+    """Emit `relax (looks)`, for a thread that has looked at a flag so often; only x86 can tell the core to pause."""
     body = code.body("relax", VOID, [I64])
     builder, (looks,) = body.builder, body.args
     if x86:
         builder.asm(ir.FunctionType(VOID, []), "pause", "~{memory}", [], True)
     is_turn = builder.icmp_signed("==", builder.and_(looks, i64(LOOKS - 1)), i64(LOOKS - 1))
-    with body.when(builder.and_(is_turn, builder.icmp_signed(">=", looks, i64(spins)))):
-        let_others_run(body)
+    with body.when(builder.or_(builder.not_(is_turn), builder.icmp_signed("<", looks, i64(waiting.spins)))):
+        builder.ret_void()
+    with body.when(builder.icmp_signed("<", looks, i64(waiting.looks))):
+        waiting.let_others_run(body)
+        builder.ret_void()
+    time = body.words(2)
+    body.put(time, 0, i64(0))
+    body.put(time, 1, i64(NAP_NANOSECONDS))
+    waiting.nap(body, time)
     builder.ret_void()
 
 

@@ -104,6 +104,11 @@ class Body:
         """Write a word that other threads read; return what it was."""
         return self.builder.atomic_rmw("xchg", self.at(pointer, index), value, ordering)
 
+    def replace(self, pointer: ir.Value, index: int, old: ir.Value, new: ir.Value) -> ir.Value:
+        """Write a word that other threads write, if it is `old`; return whether it was."""
+        outcome = self.builder.cmpxchg(self.at(pointer, index), old, new, "acq_rel", "acquire")
+        return self.builder.extract_value(outcome, 1)
+
     def words(self, count: int) -> ir.Value:
         """Return room on the stack, the same each time the place is passed."""
         with self.builder.goto_entry_block():

@@ -12,7 +12,7 @@ from redpebble.lowering.llvm.builder import ALIGNMENT, I64, POINTER, i64
 from redpebble.ort.native.api import Slot
 from redpebble.ort.native.code import OrtCode
 from redpebble.ort.native.tensors import FRAME_WORDS, UNSET, OrtFrame, emit_tensors
-from redpebble.ort.native.thread_team import SPINS, emit_join, let_others_run
+from redpebble.ort.native.thread_team import WAITING, emit_join
 
 STACK_BYTES: Final = 16384
 """Memory of a call up to this size lies on the stack; a thread has much more."""
@@ -37,7 +37,7 @@ KERNEL_BYTES: Final = 56
 
 def emit_compute(code: OrtCode) -> None:
     """Emit `compute (kernel, context) -> status`, which is KernelComputeV2."""
-    emit_relax(code, SPINS, let_others_run, x86=True)
+    emit_relax(code, WAITING, x86=True)
     _emit_report(code)
     _emit_parallel(code)
     emit_sizes(code)

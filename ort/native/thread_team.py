@@ -4,13 +4,14 @@ Each one that comes takes a number. The first waits a little for the others, the
 later finds nothing to do. The members all run, so that they can wait for each other.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.steps import Team
+from redpebble.lowering.calls.steps import Team, Waiting
 from redpebble.lowering.calls.table import Split
-from redpebble.lowering.calls.words import Body
+from redpebble.lowering.calls.words import NULL, Body
 from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
 from redpebble.ort.native.code import OrtCode
 from redpebble.ort.native.tensors import OrtFrame
@@ -33,11 +34,23 @@ SPINS: Final = 256
 YIELD: Final = 24
 """Linux on x86-64: sched_yield."""
 
+NANOSLEEP: Final = 35
+"""Linux on x86-64: nanosleep."""
 
-def let_others_run(body: Body) -> None:
-    """Emit the system call, for the library has no C library."""
-    kind = ir.FunctionType(I64, [I64])
-    body.builder.asm(kind, "syscall", "={rax},{rax},~{rcx},~{r11},~{memory}", [i64(YIELD)], True)
+
+def _system_call(body: Body, number: int, arguments: Sequence[ir.Value]) -> ir.Value:
+    """Emit a system call, for the library has no C library; arguments are words, two at most."""
+    registers = "".join(f",{{{name}}}" for name, _ in zip(("rdi", "rsi"), arguments, strict=False))
+    kind = ir.FunctionType(I64, [I64, *(argument.type for argument in arguments)])
+    constraint = f"={{rax}},{{rax}}{registers},~{{rcx}},~{{r11}},~{{memory}}"
+    return body.builder.asm(kind, "syscall", constraint, [i64(number), *arguments], True)
+
+
+WAITING: Final = Waiting(
+    SPINS,
+    lambda body: _system_call(body, YIELD, []),
+    lambda body, time: _system_call(body, NANOSLEEP, [time, NULL]),
+)
 
 
 def emit_join(code: OrtCode) -> None:

@@ -96,7 +96,18 @@ def pool_of(method: str) -> None:
         assert all(np.array_equal(found, expected) for found in pool.map(in_child, [x] * 4))
 
 
-def ends(count: int) -> None:
+def loaded_ends(count: int) -> None:
+    """Interpreters end while a thread makes one call after the other, and other processes want all CPUs."""
+    program = os.getpid()
+    for _ in range(os.cpu_count() or 1):
+        if os.fork() == 0:
+            while os.getppid() == program:
+                pass
+            os._exit(0)
+    ends(count, callers=1)
+
+
+def ends(count: int, callers: int = 3) -> None:
     """Interpreters end while threads are in calls."""
     network, x = a_network(), an_input()
     for _ in range(count):
@@ -110,7 +121,7 @@ def ends(count: int) -> None:
         while True:
             run(network, x)
 
-    for _ in range(3):
+    for _ in range(callers):
         threading.Thread(target=calls, daemon=True).start()
     time.sleep(0.05)
 
@@ -121,6 +132,7 @@ SCENARIOS: Mapping[str, Callable[[], None]] = {
     "spawn": lambda: pool_of("spawn"),
     "few ends": lambda: ends(4),
     "many ends": lambda: ends(60),
+    "loaded ends": lambda: loaded_ends(10),
 }
 
 if __name__ == "__main__":

@@ -34,3 +34,8 @@ def test_children_that_are_spawned_run_networks_of_the_cache(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_many_interpreters_end_while_calls_run(tmp_path: Path) -> None:
     run(tmp_path, "many ends")
+
+
+@pytest.mark.slow
+def test_interpreters_end_while_calls_run_and_other_processes_want_all_cpus(tmp_path: Path) -> None:
+    run(tmp_path, "loaded ends")
