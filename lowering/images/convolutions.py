@@ -49,7 +49,7 @@ def emit_convolution(image: ImageCode, op: Conv2dOp) -> None:
     borders = _borders(image, op, target.plane)
     form, shares = _form(op, "copy", source, phases), len(borders) - 1
 
-    is_direct = phases.is_point and source.plane.pitch == target.plane.pitch
+    is_direct = phases.reads_tiles(source.plane, target.plane)
 
     def windows_of(tile: ir.Value, first: ir.Value, count: ir.Value) -> ir.Value:
         """Emit the windows of some channels, and return where they are."""

@@ -95,6 +95,10 @@ class Phases:
         """Whether a result reads one pixel of each channel."""
         return self.taps == (PhaseTap(0, 0, 0),)
 
+    def reads_tiles(self, source: Plane, target: Plane) -> bool:
+        """Return whether the windows of a tile of results are the tile of the same number of what is read."""
+        return self.is_point and source.pitch == target.pitch and target.tiles <= source.tiles
+
 
 def reads_all(op: Operation) -> bool:
     """Return whether an op is the mean of all pixels, or the largest one."""

@@ -205,7 +205,8 @@ class _Plan:
         found: set[SSAValue] = set()
         for op in reversed(self.ops):
             if isinstance(op, Conv2dOp | Depthwise2dOp | QuantizedConv2dOp) and not self._needs_phases(op):
-                if not Phases.of(op.window).is_point:
+                # pads at the end alone move no tap, but make the image larger
+                if not Phases.of(op.window).is_point or _size(op.x) != _size(op.results[0]):
                     found.add(op.x)
             elif reads_all(op):
                 found.add(op.operands[0])

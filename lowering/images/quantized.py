@@ -73,7 +73,7 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
         _, *scaled = scaled_by_range(image, op)
         packed = [*packed[:-3], *scaled, packed[-1]]
     outside = words_of(image, op.x, codes).outside
-    is_direct = phases.is_point and source.plane.pitch == target.plane.pitch
+    is_direct = phases.reads_tiles(source.plane, target.plane)
 
     def tile(number: ir.Value) -> None:
         lines, sums = image.own(0), image.own(own.windows)

@@ -74,3 +74,60 @@ def test_a_window_as_large_as_the_image_that_moves_or_skips_is_not_all_of_it(kin
     np.testing.assert_allclose(
         redpebble.compile(model).run(None, feeds)[0], plain_session(model).run(None, feeds)[0], rtol=1e-4, atol=1e-5
     )
+
+
+END_PADS = [[0, 0, 1, 2], [0, 0, 20, 0]]
+"""Pads behind the image alone, of which the last ones are tiles by themselves."""
+
+
+@pytest.mark.parametrize("pads", END_PADS)
+def test_pads_behind_the_image_are_zeros_for_a_window_of_one_pixel(pads: list[int]) -> None:
+    net = ImageModel((5, 7, 9))
+    hidden = net.node("Relu", net.conv("x", (6, 5, 1, 1)))
+    padded = net.node("Relu", net.conv(hidden, (6, 6, 1, 1), pads=pads))
+    alone = net.conv(hidden, (6, 1, 1, 1), group=6, pads=pads)
+    model, feeds = net.model(net.conv(padded, (4, 6, 1, 1)), alone), net.images(2)
+    for found, wanted in zip(
+        redpebble.compile(model).run(None, feeds), plain_session(model).run(None, feeds), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_session_reads_zeros_from_pads_behind_the_image() -> None:
+    net = ImageModel((64, 14, 14), density=0.1)
+    hidden = net.node("Relu", net.conv("x", (128, 64, 1, 1)))
+    hidden = net.node("Relu", net.conv(hidden, (128, 128, 1, 1), pads=[0, 0, 1, 0]))
+    model, feeds = net.model(net.conv(hidden, (64, 128, 1, 1))), net.images(2)
+    written = redpebble.optimize(model)
+    assert written.networks
+    np.testing.assert_allclose(
+        redpebble.session(written.proto).run(None, feeds)[0], plain_session(model).run(None, feeds)[0], rtol=1e-4, atol=1e-4
+    )
+
+
+def rounded(net: ImageModel, x: str) -> str:
+    """Round values to codes of a scale, and make floats of them again."""
+    net.tensors |= {"scale": np.array(0.05, np.float32), "zero": np.array(100, np.uint8)}
+    return net.node("DequantizeLinear", net.node("QuantizeLinear", x, "scale", "zero"), "scale", "zero")
+
+
+def conv_of_codes(net: ImageModel, x: str, shape: tuple[int, ...], **attributes: int | list[int]) -> str:
+    """Add a convolution of floats that codes stand for."""
+    weight = f"q{len(net.nodes)}"
+    net.tensors[weight] = np.rint(50 * net.tensors.pop(net.weights(weight, shape))).astype(np.int8)
+    net.tensors |= {"step": np.array(0.02, np.float32), "none": np.array(0, np.int8)}
+    return net.node("Conv", x, net.node("DequantizeLinear", weight, "step", "none"), **attributes)
+
+
+@pytest.mark.parametrize("strides", [[1, 1], [2, 2]])
+@pytest.mark.parametrize("pads", END_PADS)
+def test_pads_behind_an_image_of_codes_are_zeros_for_a_window_of_one_pixel(
+    pads: list[int], strides: list[int]
+) -> None:
+    net = ImageModel((8, 7, 9))
+    hidden = rounded(net, conv_of_codes(net, rounded(net, "x"), (8, 8, 1, 1)))
+    hidden = rounded(net, conv_of_codes(net, hidden, (12, 8, 1, 1), pads=pads, strides=strides))
+    model, feeds = net.model(rounded(net, conv_of_codes(net, hidden, (4, 12, 1, 1)))), net.images(2)
+    np.testing.assert_array_equal(
+        redpebble.compile(model).run(None, feeds)[0], plain_session(model).run(None, feeds)[0]
+    )
