@@ -108,7 +108,8 @@ def _codes_read(layers: "_Layers", node: onnx_ir.Node) -> _CodesRead | None:
     if value is None or value.is_initializer() or _is_made_here(value):
         return None
     if node.op_type == "DequantizeLinear":
-        products = [use.node for use in node.outputs[0].uses()]
+        # in the network of a node the weight is no constant, but computed from its entries, and dequantized as well
+        products = [use.node for use in node.outputs[0].uses() if use.idx == 0]
         if not any(map(layers.has_product, products)):
             return None
         return _read(value, node.inputs[1], _input(node, 2))

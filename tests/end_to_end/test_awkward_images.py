@@ -101,7 +101,10 @@ def test_a_session_reads_zeros_from_pads_behind_the_image() -> None:
     written = redpebble.optimize(model)
     assert written.networks
     np.testing.assert_allclose(
-        redpebble.session(written.proto).run(None, feeds)[0], plain_session(model).run(None, feeds)[0], rtol=1e-4, atol=1e-4
+        redpebble.session(written.proto).run(None, feeds)[0],
+        plain_session(model).run(None, feeds)[0],
+        rtol=1e-4,
+        atol=1e-4,
     )
 
 
@@ -121,9 +124,7 @@ def conv_of_codes(net: ImageModel, x: str, shape: tuple[int, ...], **attributes:
 
 @pytest.mark.parametrize("strides", [[1, 1], [2, 2]])
 @pytest.mark.parametrize("pads", END_PADS)
-def test_pads_behind_an_image_of_codes_are_zeros_for_a_window_of_one_pixel(
-    pads: list[int], strides: list[int]
-) -> None:
+def test_pads_behind_an_image_of_codes_are_zeros_for_a_window_of_one_pixel(pads: list[int], strides: list[int]) -> None:
     net = ImageModel((8, 7, 9))
     hidden = rounded(net, conv_of_codes(net, rounded(net, "x"), (8, 8, 1, 1)))
     hidden = rounded(net, conv_of_codes(net, hidden, (12, 8, 1, 1), pads=pads, strides=strides))
