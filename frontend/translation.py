@@ -30,13 +30,14 @@ from redpebble.frontend.folding.score_masks import add_score_masks
 from redpebble.frontend.kept.equal_nodes import EqualNodes
 from redpebble.frontend.kept.first_sizes import source_of_shape
 from redpebble.frontend.kept.kept_nodes import give_outputs_nodes, operator_text, values_read
-from redpebble.frontend.operators.conversion import Conversion, NotCovered, YieldsCodes
+from redpebble.frontend.operators.conversion import Conversion, NotCovered, UnknownImage, YieldsCodes
 from redpebble.frontend.operators.made_sizes import made_sizes
 from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
 from redpebble.frontend.operators.quantized_operands import stated_codes
 from redpebble.frontend.operators.scope import ValueScope
 from redpebble.frontend.operators.shape_inference import Inferred, infer_types
 from redpebble.frontend.operators.table import CONVERTERS, LEFT
+from redpebble.frontend.reading.image_sizes import size_options
 
 MOVING: Final = (ConcatOp, ReshapeOp, SplitOp, TransposeOp)
 """Ops that a runtime would spend time on where one node did without them before."""
@@ -179,9 +180,14 @@ class _Translation:
             unknown = isinstance(reason, NotCovered) or (self._keep_foreign and isinstance(reason, VerifyException))
             if unknown:
                 kind = YieldsCodes if isinstance(reason, YieldsCodes) else NotCovered
-                raise kind(f": {reason}") from reason
+                raise kind(f": {reason}{self._advice(reason)}") from reason
             raise
         self._commit(conversion, results)
+
+    def _advice(self, reason: Exception) -> str:
+        """Return which options make the node covered; empty where there are none."""
+        options = size_options(self._model) if isinstance(reason, UnknownImage) else ""
+        return f", which {options} states" if options else ""
 
     def _check_moves(self, conversion: Conversion) -> None:
         """Keep a node as it is where values would be moved for nothing: none of its layers can gain.

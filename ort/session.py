@@ -156,7 +156,7 @@ def _may_have_free_images(made: onnxruntime.InferenceSession) -> bool:
     """Return whether an input looks like images of any height and width: a question that reads no model."""
     shapes = [list(value.shape) for value in made.get_inputs() if value.type.startswith("tensor(")]
     images = [shape for shape in shapes if len(shape) in (3, 4) and isinstance(shape[1], int)]
-    return any(not isinstance(size, int) for shape in images for size in shape[2:])
+    return any(not isinstance(size, int) or size < 1 for shape in images for size in shape[2:])
 
 
 def _opened(model: "Source", options: onnxruntime.SessionOptions, making: Making) -> onnxruntime.InferenceSession:

@@ -36,6 +36,10 @@ class YieldsCodes(NotCovered):
     """The node yields codes: it becomes part of the layer of whatever makes floats of them."""
 
 
+class UnknownImage(NotCovered):
+    """The node reads an image whose sizes are not known: those that calls choose can be stated."""
+
+
 class Conversion:
     """The node being converted."""
 

@@ -26,6 +26,12 @@ def free_sizes(model: onnx_ir.Model) -> dict[str, tuple[str, ...]]:
     return {name: sizes for name, sizes in found.items() if any(sizes)}
 
 
+def size_options(model: onnx_ir.Model) -> str:
+    """Return the options that state the sizes of a model's images on the command line; empty where none are free."""
+    names = dict.fromkeys(name for sizes in free_sizes(model).values() for name in sizes if name)
+    return " ".join(f"--size {name}=N" for name in names)
+
+
 def sizes_of(free: Mapping[str, Sequence[str]], shapes: Mapping[str, Sequence[int]]) -> dict[str, int] | None:
     """Return the sizes in inputs of these shapes by name; None where a call cannot have them."""
     sizes: dict[str, int] = {}

@@ -26,6 +26,7 @@ from redpebble.frontend.reading.model_checks import (
 )
 from redpebble.frontend.reading.model_file import read_file
 from redpebble.frontend.reading.sparse_initializers import SparseModel, holds_sparse_tensors, without_sparse_tensors
+from redpebble.frontend.reading.unknown_sizes import forget_unknown_sizes
 
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model
 """A path, the bytes of a file, or a model in memory, which is never changed."""
@@ -94,6 +95,7 @@ def _read(source: Source, *, any_version: bool) -> onnx_ir.Model:
     if "ai.onnx" in opsets:
         # the long name of the domain whose other name is empty
         opsets[""] = opsets.pop("ai.onnx")
+    forget_unknown_sizes(model)
     check_inputs(model)
     call_tree(model)
     check_order(model)

@@ -10,7 +10,7 @@ import onnx
 import onnx_ir
 
 from redpebble.frontend.errors import ModelError
-from redpebble.frontend.reading.image_sizes import free_sizes
+from redpebble.frontend.reading.image_sizes import size_options
 from redpebble.frontend.translation import has_sparse_convolution
 from redpebble.lowering.calls.network_table import ParameterNumbers
 from redpebble.ort.provider.context_nodes import (
@@ -186,10 +186,9 @@ def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes, *, with_models: 
 
 def _left_images(model: onnx_ir.Model) -> list[str]:
     """Return a line on sparse convolutions whose images have any size: code is made for sizes that are known."""
-    free = [name for names in free_sizes(model).values() for name in names if name]
-    if not free or not has_sparse_convolution(model):
+    sizes = size_options(model)
+    if not sizes or not has_sparse_convolution(model):
         return []
-    sizes = " ".join(f"--size {name}=N" for name in dict.fromkeys(free))
     return [
         f"sparse convolutions stay with onnxruntime: images of any size; `redpebble optimize {sizes}` states one, "
         "redpebble.session takes all"

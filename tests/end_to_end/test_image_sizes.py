@@ -8,6 +8,7 @@ import pytest
 import redpebble
 from redpebble.frontend.reading.image_sizes import free_sizes, state_sizes
 from redpebble.frontend.reading.model_source import read_model
+from redpebble.ort.sized_session import SizedSession
 from tests.ort.provider_models import plain_session
 from tests.support.command_line import exit_code
 from tests.support.image_models import ImageModel
@@ -60,6 +61,32 @@ def test_a_compiled_network_makes_code_for_each_size_when_it_comes() -> None:
         network.run(None, {"x": np.zeros((1, 3), np.float32)})
 
 
+@pytest.mark.parametrize("word", ["?", "None", "-1", ""])
+def test_words_that_stand_for_an_unknown_size_are_no_names(word: str) -> None:
+    """Paddle calls the batch -1 and both sizes of an image `?`: they need not be equal."""
+    model = any_size(8)
+    batch, _, *sizes = model.graph.input[0].type.tensor_type.shape.dim
+    batch.dim_value = -1
+    for dim in sizes:
+        dim.dim_param = word
+    assert free_sizes(read_model(model)) == {"x": ("x.2", "x.3")}
+    network, plain = redpebble.compile(model), plain_session(model, 1)
+    assert [arg.shape for arg in network.get_inputs()] == [["x.0", 3, "x.2", "x.3"]]
+    for shape in ((1, 9, 7), (2, 6, 11)):
+        for found, wanted in zip(network.run(None, images(*shape)), plain.run(None, images(*shape)), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_session_makes_code_for_images_whose_sizes_are_below_0() -> None:
+    model = any_size()
+    for dim in model.graph.input[0].type.tensor_type.shape.dim[2:]:
+        dim.dim_value = -1
+    ours, plain = redpebble.session(model), plain_session(model, 1)
+    assert isinstance(ours, SizedSession)
+    for found, wanted in zip(ours.run(None, images(1, 24, 30)), plain.run(None, images(1, 24, 30)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
 def test_a_model_with_stated_sizes_has_sparse_convolutions() -> None:
     model = any_size()
     assert not redpebble.optimize(model).networks
@@ -102,3 +129,15 @@ def test_explain_shows_convolutions_of_a_stated_size(
     assert "any.onnx" in report.read_text(encoding="utf-8")
     assert "4 convolutions, of which a pixel is a row" in capsys.readouterr().out.replace("\n", " ")
     assert exit_code(monkeypatch, "explain", source, "--size", "depth=32", "--seconds", 0) == 2
+
+
+def test_sizes_are_asked_for_only_where_a_call_chooses_them() -> None:
+    """Letters [batch, length] become images of a length that no option states."""
+    net = ImageModel((3, 1, 1), density=0.05)
+    x = net.node("Relu", net.conv(net.node("Transpose", "x", perm=[0, 2, 1]), (16, 8, 3), pads=[1, 1]))
+    model = net.model(x)
+    text = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", "length", 8])
+    model.graph.input[0].CopyFrom(text)
+    with pytest.raises(redpebble.UnsupportedModelError) as caught:
+        redpebble.compile(model)
+    assert str(caught.value).endswith("accepted is rank 3 or 4 with known channels, height and width")

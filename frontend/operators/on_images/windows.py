@@ -22,14 +22,14 @@ from redpebble.dialect.ops.images import (
 )
 from redpebble.dialect.tensors import DYNAMIC, shape_of, shape_text
 from redpebble.frontend.limits import allowance
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered, UnknownImage
 from redpebble.frontend.operators.movement import refuse_further_outputs
 from redpebble.frontend.operators.on_images.patches import is_cut_into_patches, layer_of_patches
 
 MOST_TAPS: Final = 128
 """Taps of a window for which there is code: one piece of it for each."""
 
-KNOWN_IMAGES: Final = "rank 3 or 4 with known channels, height and width, which --size states"
+KNOWN_IMAGES: Final = "rank 3 or 4 with known channels, height and width"
 """The images that a layer on images takes."""
 
 MOST_PIXELS: Final = 1 << 26
@@ -106,11 +106,11 @@ def checked_image(x: SSAValue) -> SSAValue:
     """Return a value that is an image of known channels, height and width.
 
     Raises:
-        NotCovered: it is something else.
+        UnknownImage: it is something else.
     """
     shape = shape_of(x)
     if not is_image_rank(len(shape)) or DYNAMIC in shape[1:]:
-        raise NotCovered(f"an input {shape_text(shape)}, accepted is {KNOWN_IMAGES}")
+        raise UnknownImage(f"an input {shape_text(shape)}, accepted is {KNOWN_IMAGES}")
     check_pixels(shape[2:])
     return x
 
