@@ -1,6 +1,8 @@
 """Ops that move values: transpose, concat, split, take and reshape; products of what was computed."""
 
 from collections.abc import Sequence
+from fractions import Fraction
+from math import prod
 
 import onnx_ir as ir
 
@@ -80,14 +82,15 @@ def emit_reshape(op: ReshapeOp, builder: NodeBuilder) -> tuple[ir.Value]:
     removed = _missing_axes(_copies(shape), target)
     if removed is not None:
         return (_with_axes("Squeeze", x, removed, builder),)
-    entries = _constant_entries(target)
+    entries = _constant_entries(shape, target)
     if entries is not None:
         return (builder.node("Reshape", x, builder.integers(entries), **_zeros(target, builder)),)
     axis = _flattened_axis(shape, target)
     if axis is not None:
         # a target that is computed has no word for what is left over beside a size that turns out to be 0
         return (builder.node("Flatten", x, axis=axis),)
-    return (builder.node("Reshape", x, _computed_target(x, target, builder), **_zeros(target, builder, computed=True)),)
+    computed = _computed_target(op, target, builder)
+    return (builder.node("Reshape", x, computed, **_zeros(target, builder, computed=True)),)
 
 
 def _copies(shape: Shape) -> tuple[int, ...]:
@@ -137,31 +140,59 @@ def _with_axes(operator: str, x: ir.Value, axes: list[int], builder: NodeBuilder
     return builder.node(operator, x, axes=axes)
 
 
-def _constant_entries(target: tuple[int, ...]) -> list[int] | None:
-    """Return the target in ONNX's words (0 copies the same axis, -1 is left over), or None when it has no words."""
+def _constant_entries(shape: Shape, target: tuple[int, ...]) -> list[int] | None:
+    """Return the target in ONNX's words (0 copies the same axis, -1 is left over), or None when it has no words.
+
+    What is copied from another axis is left over, but not beside another copy: nothing is left over where that is 0.
+    """
     entries: list[int] = []
     for axis, entry in enumerate(target):
         elsewhere = entry < INFERRED and entry != copied(axis)
         entries.append(0 if entry == copied(axis) else INFERRED if elsewhere else entry)
-    literal_zero = 0 in target
-    if entries.count(INFERRED) > 1 or (literal_zero and any(entry < INFERRED for entry in target)):
+    literal_zero, copies, left_over = 0 in target, any(entry == 0 for entry in entries), entries.count(INFERRED)
+    if left_over > 1 or (literal_zero and any(entry < INFERRED for entry in target)):
         return None
-    return entries
+    is_open = INFERRED in target and _ratio(shape, target) is None
+    return entries if not (copies and left_over) or is_open else None
+
+
+def _ratio(shape: Shape, target: tuple[int, ...]) -> Fraction | None:
+    """Return how often what is left over has the product of the axes that are not copied, None where one size is 0."""
+    numbers, others = (prod(size for size in sizes if size >= 0) for sizes in (shape, target))
+    return Fraction(numbers, others) if numbers and others else None
 
 
 def _zeros(target: tuple[int, ...], builder: NodeBuilder, *, computed: bool = False) -> dict[str, int]:
     """Return the attribute that makes a 0 mean 0, where a size is 0 or may turn out to be."""
     if 0 in target and builder.opset < ALLOW_ZERO:
         raise ValueError(f"a reshape to a size of 0 needs opset {ALLOW_ZERO}, the model's is {builder.opset}")
-    wanted = builder.opset >= ALLOW_ZERO and (computed or 0 in target) and INFERRED not in target
+    wanted = builder.opset >= ALLOW_ZERO and (computed or 0 in target)
     return {"allowzero": 1} if wanted else {}
 
 
-def _computed_target(x: ir.Value, target: tuple[int, ...], builder: NodeBuilder) -> ir.Value:
-    """Return the target put together at run time from the sizes of `x`."""
-    sizes = builder.node("Shape", x)
-    parts = [
-        builder.node("Gather", sizes, builder.integers([-2 - entry])) if entry < INFERRED else builder.integers([entry])
-        for entry in target
-    ]
+def _computed_target(op: ReshapeOp, target: tuple[int, ...], builder: NodeBuilder) -> ir.Value:
+    """Return the target put together at run time from the sizes of what is reshaped."""
+    sizes = builder.node("Shape", builder.operand(op.x))
+    parts: list[ir.Value] = []
+    for entry in target:
+        if entry == INFERRED:
+            parts.append(_left_over(shape_of(op.x), target, sizes, builder))
+        elif entry < INFERRED:
+            parts.append(builder.node("Gather", sizes, builder.integers([-2 - entry])))
+        else:
+            parts.append(builder.integers([entry]))
     return builder.node("Concat", *parts, axis=0)
+
+
+def _left_over(shape: Shape, target: tuple[int, ...], sizes: ir.Value, builder: NodeBuilder) -> ir.Value:
+    """Return the size of what is left over, from the sizes of the axes that are not copied."""
+    ratio = _ratio(shape, target)
+    if ratio is None:
+        return builder.integers([0])
+    merged = [axis for axis, size in enumerate(shape) if size == DYNAMIC and copied(axis) not in target]
+    size = builder.node("Gather", sizes, builder.integers(merged))
+    if len(merged) != 1:
+        size = builder.node("ReduceProd", size)
+    for operator, number in (("Mul", ratio.numerator), ("Div", ratio.denominator)):
+        size = size if number == 1 else builder.node(operator, size, builder.integers([number]))
+    return size

@@ -117,7 +117,9 @@ def rounded(net: ImageModel, x: str) -> str:
 def conv_of_codes(net: ImageModel, x: str, shape: tuple[int, ...], **attributes: int | list[int]) -> str:
     """Add a convolution of floats that codes stand for."""
     weight = f"q{len(net.nodes)}"
-    net.tensors[weight] = np.rint(50 * net.tensors.pop(net.weights(weight, shape))).astype(np.int8)
+    net.tensors[weight] = np.rint(50 * np.asarray(net.tensors.pop(net.weights(weight, shape)), np.float32)).astype(
+        np.int8
+    )
     net.tensors |= {"step": np.array(0.02, np.float32), "none": np.array(0, np.int8)}
     return net.node("Conv", x, net.node("DequantizeLinear", weight, "step", "none"), **attributes)
 

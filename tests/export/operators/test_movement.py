@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
+from onnx import numpy_helper, parser
 
+import redpebble
 from tests.export.export_oracle import answers, exported, one_node, one_op, operators, original_of
 
 X = np.arange(24, dtype=np.float32)
@@ -26,6 +28,10 @@ RESHAPES = [
     ("2x?x?x1", "[_, d2]", "?x?", (2, 3, 0, 1), ["Flatten"]),
     ("1x2x?x?", "[_, d3]", "?x?", (1, 2, 0, 4), ["Flatten"]),
     ("4x6", "[24]", "24", (4, 6), ["Reshape"]),
+    ("?x2x?x3", "[d0, d2, 6]", "?x?x6", (2, 2, 2, 3), ["Shape", "Gather", "Gather", "Concat", "Reshape"]),
+    ("?x?x3", "[d0, _, 6]", "?x?x6", (2, 4, 3), ["Shape", "Gather", "Gather", "Div", "Concat", "Reshape"]),
+    ("?x2x?x3", "[d0, _, 3]", "?x?x3", (2, 2, 2, 3), ["Shape", "Gather", "Gather", "Mul", "Concat", "Reshape"]),
+    ("?x?x?x3", "[d0, _, 3]", "?x?x3", (2, 2, 2, 3), ["Shape", "Gather", "Gather", "ReduceProd", "Concat", "Reshape"]),
 ]  # fmt: skip
 
 
@@ -56,6 +62,58 @@ def test_axes_before_an_empty_one_are_multiplied(opset: int) -> None:
     module = one_op(line, "tensor<7x?x2x?xf32>", "tensor<?x?xf32>")
     proto = exported(module, original_of(one_node(opset, "float[7,d1,2,d3]", "float[a,d3]")))
     assert answers(proto, {"x": np.zeros((7, 3, 2, 0), dtype=np.float32)})[0].shape == (42, 0)
+
+
+@pytest.mark.parametrize("opset", [7, 13, 21])
+@pytest.mark.parametrize(
+    ("source", "target", "result", "fed", "expected"),
+    [
+        ("?x2x2x?x4", "[d0, 4, d3, 4]", "?x4x?x4", (0, 2, 2, 3, 4), (0, 4, 3, 4)),
+        ("?x?x3", "[d0, _, 6]", "?x?x6", (0, 4, 3), (0, 2, 6)),
+        ("?x2x?x3", "[d0, _, 3]", "?x?x3", (0, 2, 5, 3), (0, 10, 3)),
+        ("?x?x?x3", "[d0, _, 3]", "?x?x3", (0, 2, 5, 3), (0, 10, 3)),
+        ("?x?x?x3", "[d0, _, 3]", "?x?x3", (2, 0, 5, 3), (2, 0, 3)),
+    ],
+)
+def test_an_empty_batch_leaves_the_other_sizes_what_they_are(
+    source: str, target: str, result: str, fed: tuple[int, ...], expected: tuple[int, ...], opset: int
+) -> None:
+    argument, returned = f"tensor<{source}xf32>", f"tensor<{result}xf32>"
+    line = f"%y = pebble.reshape %x to <{target}> : ({argument}) -> {returned}"
+    proto = exported(one_op(line, argument, returned), original_of(one_node(opset, dims(source), dims(result))))
+    assert answers(proto, {"x": np.zeros(fed, dtype=np.float32)})[0].shape == expected
+
+
+REPEATED_HEADS = """
+<ir_version: 9, opset_import: ["" : 17]>
+heads (float[b, t, 8] x) => (float[b, 4, t, 4] y)
+<int64[1] first={0}, int64[1] second={1}, int64[1] third={2}, int64[1] four={4}, int64[4] apart={0, 0, 2, 4},
+ int64[5] copies={1, 1, 2, 1, 1}> {
+  keys = MatMul(x, w)
+  split = Reshape(keys, apart)
+  heads = Transpose<perm = [0, 2, 1, 3]>(split)
+  sizes = Shape(heads)
+  b = Slice(sizes, first, second, first)
+  t = Gather(sizes, third)
+  shape = Concat<axis = 0>(b, four, t, four)
+  one = Unsqueeze(heads, third)
+  more = Expand(one, copies)
+  y = Reshape(more, shape)
+}
+"""
+
+
+def test_heads_that_are_repeated_keep_their_shape_in_an_empty_batch() -> None:
+    model = parser.parse_model(REPEATED_HEADS)
+    weight = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    written = redpebble.optimize(model, target="portable").proto
+    assert "Slice" not in [node.op_type for node in written.graph.node]
+    for batch in (0, 3):
+        x = np.random.default_rng(1).standard_normal((batch, 5, 8)).astype(np.float32)
+        (found,), (expected,) = answers(written, {"x": x}), answers(model, {"x": x})
+        assert found.shape == (batch, 4, 5, 4)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_a_size_of_zero_means_zero() -> None:
