@@ -15,6 +15,7 @@ import redpebble
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.kernels.byte_times import gains
+from redpebble.lowering.quantized.byte_lanes import multiplies_bytes
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
 from tests.support.quantized_models import (
@@ -53,7 +54,7 @@ def networks_of(model: onnx.ModelProto) -> list[str]:
     return [node.op_type if node.domain != DOMAIN else "ours" for node in optimized.graph]
 
 
-needs_vnni = pytest.mark.skipif("vnni" not in host_target().features.replace("-avx512vnni", ""), reason="sums saturate")
+needs_vnni = pytest.mark.skipif(not multiplies_bytes(host_target()), reason="sums saturate")
 """Without these instructions onnxruntime's sums of pairs saturate at 16 bits."""
 
 
