@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
@@ -69,8 +70,8 @@ layer (float[m, k] x, float[k, n] w, float[n] b) => (float[m, n] y) {
 }"""
 
 
-def run(case: Case, weight: Floats, bias: Floats, x: Floats) -> Floats:
-    """What our code makes of the layer."""
+def module_of(case: Case, weight: Floats, bias: Floats) -> ModuleOp:
+    """The layer as a module, `x0` its input."""
 
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         dense = case.family.startswith("dense")
@@ -82,8 +83,12 @@ def run(case: Case, weight: Floats, bias: Floats, x: Floats) -> Floats:
         block.add_ops([*constants, linear])
         return [linear.result]
 
-    module = tiled([f32_tensor((DYNAMIC, weight.shape[0]))], body, case.widths)
-    (result,) = native(module, case.target).run(None, {"x0": x})
+    return tiled([f32_tensor((DYNAMIC, weight.shape[0]))], body, case.widths)
+
+
+def run(case: Case, weight: Floats, bias: Floats, x: Floats) -> Floats:
+    """What our code makes of the layer."""
+    (result,) = native(module_of(case, weight, bias), case.target).run(None, {"x0": x})
     return result
 
 
