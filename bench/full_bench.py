@@ -68,7 +68,7 @@ def bench_everything(haste: Haste) -> Iterator[Result]:
 
 def zoo_rows(haste: Haste) -> Iterator[list[Row]]:
     """Yield the rows of one model of the zoo after the other."""
-    plan = BenchPlan(PLAN.batches, haste.threads, budget=haste.budget(NETWORK_SECONDS))
+    plan = BenchPlan(PLAN.batches, haste.threads, PLAN.engines, budget=haste.budget(NETWORK_SECONDS))
     for spec in SPECS:
         model = build(spec)
         with tempfile.TemporaryDirectory() as folder:

@@ -9,6 +9,7 @@ import onnx_ir
 
 from redpebble.frontend.fold_model import fold_model, inferred_shapes
 from redpebble.frontend.folding.known_constants import is_constant
+from redpebble.frontend.weight_zeros import WEIGHTS_OF_CODES
 
 LONG: Final = 128
 """Size of a free axis that is not the first one: a length."""
@@ -39,8 +40,9 @@ def work_of_nodes(model: onnx_ir.Model) -> dict[str, NodeWork]:
     for node in model.graph:
         count = COUNTS.get(node.op_type)
         output = _numbers(shapes.get(node.outputs[0].name or "")) if node.outputs else None
-        if node.op_type in WEIGHTS_OF_CODES and node.outputs:
-            found |= _work_of_codes(node, _numbers(shapes.get(_name(node, WEIGHTS_OF_CODES[node.op_type]))), output)
+        codes = WEIGHTS_OF_CODES.get(node.op_type)
+        if codes is not None and count is None and node.outputs:
+            found |= _work_of_codes(node, _numbers(shapes.get(_name(node, codes.weight))), output)
         if count is None or output is None:
             continue
         inputs = [_numbers(shapes.get(value.name or "")) if value is not None else () for value in node.inputs]
@@ -132,11 +134,6 @@ def _recurrent(inputs: Sequence[Shape], output: Shape) -> int:
     del output
     return prod(inputs[0][:2]) * (prod(inputs[1]) + prod(inputs[2]))
 
-
-WEIGHTS_OF_CODES: Final[Mapping[str, int]] = MappingProxyType(
-    {"DynamicQuantizeMatMul": 1, "MatMulIntegerToFloat": 1, "QGemm": 3, "QLinearConv": 3, "QLinearMatMul": 3}
-)
-"""Operator on codes -> which of its inputs is the weight."""
 
 COUNTS: Final[Mapping[str, Count]] = MappingProxyType(
     {

@@ -55,6 +55,7 @@ class Translated(NamedTuple):
 
 
 NO_CONVOLUTION: Final = "no sparse convolution gains enough by it"
+NO_MOVES: Final = "it would take several operators that move values, and no sparse layer gains by them"
 """The reason why a node on images stays that has code."""
 
 
@@ -209,7 +210,7 @@ class _Translation:
             return
         can_gain = attends or _has_sparse_layer(ops)
         if self._whole is None or name in self._whole or not can_gain:
-            raise NotCovered("it would take several operators that move values, and no sparse layer gains by them")
+            raise NotCovered(NO_MOVES)
         self._expanded.add(name)
 
     def _commit(self, conversion: Conversion, results: Sequence[SSAValue]) -> None:

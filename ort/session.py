@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import logging
 import mmap
 import os
 import time
@@ -142,6 +143,9 @@ def session(
     return _opened(images.source, options, lambda ready: SizedSession(ready, options, names, images, opening))
 
 
+NOTHING_TAKEN: Final = "redpebble.session is as fast as onnxruntime here: %s; see why-not-faster"
+"""The warning of a session in which no code of ours runs."""
+
 ROUNDING = b"QuantizeLinear"
 """Operator of models whose values are bytes; those of which only the weights are have none."""
 
@@ -196,16 +200,17 @@ def _ready_model(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Mod
     content = recalled(path)
     if content is not None:
         note_use(path)
-        LOG.info("the optimized model came from the cache, %s", folder)
+        if holds_networks(content):
+            LOG.info("the optimized model came from the cache, %s", folder)
+        else:
+            LOG.warning(NOTHING_TAKEN, "no layer is taken, as was found before")
         return content or _as_it_is(model)
     import onnx_ir
 
     from redpebble.export.save_model import model_bytes
 
-    begun = time.perf_counter()
     LOG.info("the model is optimized once, for the cache")
     ready = _compiled(model, threads, made)
-    LOG.info("the model was optimized and compiled in %.2f s", time.perf_counter() - begun)
     # of a model in which nothing can be gained no copy is kept, nor made
     content = model_bytes(ready) if isinstance(ready, onnx_ir.Model) else b""
     if content is None:
@@ -252,7 +257,16 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model 
             made.append(key)
             store(default_folder(), key, _ready()[key])
 
+    begun = time.perf_counter()
     found = optimized(model, Options("optimize"), on_network)
+    if not found.networks:
+        LOG.warning(NOTHING_TAKEN, found.obstacle)
+    elif LOG.isEnabledFor(logging.INFO):  # the work is counted for this line alone
+        LOG.info(
+            "taken: %s; optimized and compiled in %.2f s",
+            found.placement or "an unknown share",
+            time.perf_counter() - begun,
+        )
     check_written_out(found.model)
     if found.left is not None or found.networks:
         return found.model

@@ -129,6 +129,17 @@ Samples = Annotated[
 ]
 
 
+def some_runs(runs: int) -> int:
+    """Return a number of runs that compare something.
+
+    Raises:
+        ValueError: it is less than 1.
+    """
+    if runs < 1:
+        raise ValueError(f"{runs} runs compare nothing, expected 1 or more")
+    return runs
+
+
 def samples_of(precision: Precision, data: Path | None) -> "dict[str, NDArray[Any]] | None":
     """Return the samples in a file, None where none are needed.
 

@@ -59,7 +59,7 @@ def headline(result: Optimized) -> list[str]:
         return [f"nothing gains: {result.obstacle}"] if result.obstacle else [taken]
     rows = f"{gain.rows}{FIXED_SPACE}row{'s' * (gain.rows != 1)}" if gain.rows else f"1{FIXED_SPACE}image"
     bound = f", at most {gain.bound:.1f}x by Amdahl's law" if placement.stayed else ""
-    return [f"{gain.ratio:.1f}x predicted at {rows}{bound}", taken, _staying(gain, placement)]
+    return [f"{gain.ratio:.1f}x predicted in a session at {rows}{bound}", taken, _staying(gain, placement)]
 
 
 def left_alone(placement: Placement, width: int) -> Iterator[str]:

@@ -48,6 +48,7 @@ from redpebble.tools.cli_options import (
     new_model,
     samples_of,
 )
+from redpebble.tools.comparing_cli import bench, check
 from redpebble.tools.distributed_cli import partition, run, simulate
 from redpebble.tools.explain_cli import explain, schedule
 from redpebble.tools.json_reports import STANDARD_OUTPUT
@@ -166,74 +167,6 @@ def optimize(
     raise typer.Exit(0 if optimize_model(request, plan, inspection) else 1)
 
 
-@app.command()
-def check(
-    model: ModelPath,
-    against: Annotated[
-        Path | None, typer.Option(metavar="OUT.onnx", help="Compare this model in onnxruntime, not our native code.")
-    ] = None,
-    batch: Batches = "1,7,64",
-    runs: Annotated[int, typer.Option(help="Random inputs for each batch size.")] = 3,
-    seed: Seed = 0,
-    rtol: Rtol = 1e-4,
-    atol: Atol = 1e-5,
-    input_shape: InputShapes = None,
-    dim: Dims = None,
-    inputs: InputFile = None,
-    way: Annotated[
-        str, typer.Option(metavar="A,B", help="Ways to check: compile, session, provider; the first that covers it.")
-    ] = "",
-    report: ReportPath = None,
-) -> None:
-    """Compare with onnxruntime; exit code 1 when an output differs.
-
-    Inputs are random, or those of --inputs.
-    """
-    from redpebble.tools.checking import check_against, check_model
-    from redpebble.verification.compare import CheckPlan
-    from redpebble.verification.input_choice import InputChoice
-    from redpebble.verification.oracle import Tolerance
-
-    if runs < 1:
-        raise ValueError(f"{runs} runs compare nothing, expected 1 or more")
-    choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
-    plan = CheckPlan(numbers(batch), runs, seed, Tolerance(rtol, atol), choice)
-    agrees = (
-        check_model(model, plan, words(way), report) if against is None else check_against(model, against, plan, report)
-    )
-    raise typer.Exit(0 if agrees else 1)
-
-
-@app.command()
-def bench(
-    model: ModelPath,
-    batch: Batches = "1,32,128",
-    threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
-    against: Annotated[
-        str,
-        typer.Option(metavar="A,B", help="Engines beside: session, provider, onnxruntime, fp32, scipy, mkl, torch."),
-    ] = "onnxruntime",
-    seconds: Annotated[float, typer.Option(help="Measuring time for each batch and number of threads.")] = 1.0,
-    input_shape: InputShapes = None,
-    dim: Dims = None,
-    inputs: InputFile = None,
-    report: ReportPath = None,
-) -> None:
-    """Measure our native code against onnxruntime and others.
-
-    Engines run in turn; medians, and ratios to onnxruntime, are shown: of the fastest calls where others disturbed.
-    Models that onnxruntime runs and our code covers in part are measured as redpebble.session runs them.
-    """
-    from redpebble.bench.measure.measuring import Budget
-    from redpebble.bench.suites.model_bench import BenchPlan
-    from redpebble.tools.commands import bench_and_print
-    from redpebble.verification.input_choice import InputChoice
-
-    engines = ("redpebble", *words(against))
-    choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
-    bench_and_print(model, BenchPlan(numbers(batch), numbers(threads), engines, Budget(seconds), choice), report)
-
-
 @app.command("compile")
 def compile_model(
     model: ModelPath,
@@ -304,7 +237,7 @@ def zoo(
     write_zoo_model(spec, output or target, seed, report)
 
 
-for _command in (tune, prune, finetune, explain, schedule, partition, run, simulate):
+for _command in (check, bench, tune, prune, finetune, explain, schedule, partition, run, simulate):
     app.command()(_command)
 app.add_typer(cache_app, name="cache")
 

@@ -43,7 +43,7 @@ class Engine(Protocol):
         ...
 
 
-class Redpebble:
+class Native:
     """Our native code, for models that are covered from end to end."""
 
     settle_seconds = 1e-3
@@ -147,8 +147,8 @@ class ChainEngine:
 
 ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
     {
-        "redpebble": Redpebble(),
         "session": Session(),
+        "native": Native(),
         "provider": Provider(),
         "onnxruntime": Onnxruntime(),
         "fp32": Floats(),

@@ -35,7 +35,7 @@ class MeasuredGain:
     def __str__(self) -> str:
         least, unit = next((least, unit) for least, unit in UNITS if self.original_us >= least)
         before, after = (float(f"{time / least:.3g}") for time in (self.original_us, self.ours_us))
-        return f"{self.ratio:.1f}x measured on one thread, {before:g} -> {after:g} {unit} a call"
+        return f"{self.ratio:.1f}x measured in a session on one thread, {before:g} -> {after:g} {unit} a call"
 
 
 def measured_gain(

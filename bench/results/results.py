@@ -12,6 +12,12 @@ from redpebble.foundation.atomic_files import replacing
 BASELINE = "onnxruntime"
 """The engine that all others are compared with."""
 
+US = "redpebble"
+"""Our native code in what suites have measured."""
+
+NATIVE = "native"
+"""The same in a comparison with our sessions."""
+
 CEILING = "ceiling"
 """The engine that does nothing but multiply-adds: see `redpebble.bench.measure.ceilings`."""
 
@@ -72,7 +78,8 @@ class Row:
     @staticmethod
     def of(row: BenchRow, suite: str, connections: int) -> "Row":
         """Return a row of the benchmark of a model, as part of `suite`."""
-        return Row(suite, **asdict(row), connections=connections)
+        engine = US if row.engine == NATIVE else row.engine
+        return Row(suite, **asdict(replace(row, engine=engine)), connections=connections)
 
     @property
     def gflops(self) -> float:
@@ -140,5 +147,5 @@ def merged(results: Sequence[Result]) -> Result:
 
 def slowest(rows: Sequence[Row], count: int) -> list[Row]:
     """Return our rows with the least ratios to onnxruntime, the worst first."""
-    ours = [row for row in rows if row.engine == "redpebble" and row.speedup_vs_onnxruntime is not None]
+    ours = [row for row in rows if row.engine == US and row.speedup_vs_onnxruntime is not None]
     return sorted(ours, key=lambda row: row.speedup_vs_onnxruntime or 0.0)[:count]

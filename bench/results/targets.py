@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 from typing import Final, NamedTuple
 
-from redpebble.bench.results.results import BOUND, BOUND_BASELINE, CEILING, Result, Row, slowest
+from redpebble.bench.results.results import BOUND, BOUND_BASELINE, CEILING, US, Result, Row, slowest
 
-US = "redpebble"
 Key = tuple[str, str, str, int, int]
 """Suite, model, engine, batch, threads."""
 

@@ -10,13 +10,12 @@ from redpebble.bench.engines.aligned import aligned
 from redpebble.bench.engines.engines import ENGINES, Loaded, load_engines
 from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import Budget, Timing, interleave
-from redpebble.bench.results.results import BASELINE, BenchRow, is_disturbed
+from redpebble.bench.results.results import BASELINE, NATIVE, BenchRow, is_disturbed
 from redpebble.frontend.reading.model_source import read_model, read_runnable_model
 from redpebble.verification.input_choice import InputChoice
 
-OURS: Final = "redpebble"
-IN_PART: Final = "session"
-"""The engine that runs models which are covered in part."""
+OURS: Final = ("session", NATIVE)
+"""Our engines: a session, as users are told to run models, and native code called without onnxruntime."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class BenchPlan:
 
     batches: Sequence[int] = (1, 32, 128)
     threads: Sequence[int] = (1,)
-    engines: Sequence[str] = (OURS,)
+    engines: Sequence[str] = OURS
     budget: Budget = field(default_factory=Budget)
     inputs: InputChoice = field(default_factory=InputChoice)
 
@@ -52,8 +51,6 @@ def load_model(path: str | os.PathLike[str], plan: BenchPlan) -> LoadedModel:
     """
     read_runnable_model(path)  # says more about a broken file than the engines do
     engines, skipped = load_engines(tuple(dict.fromkeys([*plan.engines, BASELINE])), path)
-    if OURS in plan.engines and OURS not in engines and not {IN_PART, "provider"} & {*engines}:
-        engines = {IN_PART: ENGINES[IN_PART].load(path), **engines}
     return LoadedModel(Path(path), engines, skipped)
 
 

@@ -19,7 +19,7 @@ from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import Budget
 from redpebble.bench.measure.progress import shown
 from redpebble.bench.results.console import console
-from redpebble.bench.results.results import Result, Row
+from redpebble.bench.results.results import NATIVE, Result, Row
 from redpebble.bench.results.tables import network_lines
 from redpebble.bench.suites.model_bench import BenchPlan, bench_model, load_model
 from redpebble.models.graph_builder import GraphBuilder, Output
@@ -95,7 +95,7 @@ def connection_count(model: ir.Model) -> int:
 
 def network_plan(budget: Budget, threads: Sequence[int] = (1, 2)) -> BenchPlan:
     """Return the plan of all networks."""
-    return BenchPlan(BATCHES, threads, budget=budget)
+    return BenchPlan(BATCHES, threads, (NATIVE,), budget)
 
 
 def main(

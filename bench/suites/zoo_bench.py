@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from redpebble.bench.results.console import console
+from redpebble.bench.results.results import NATIVE
 from redpebble.bench.results.tables import bench_table
 from redpebble.bench.suites.model_bench import BenchPlan, BenchRow, bench_model, bench_report, load_model
 from redpebble.models.zoo import build, save
@@ -22,7 +23,7 @@ SPECS = (
     "bert_layer(density=0.1)",
     "resmlp(depth=4, width=512)",
 )
-PLAN = BenchPlan(batches=(1, 8, 32, 128, 512), threads=(1, 2))
+PLAN = BenchPlan(batches=(1, 8, 32, 128, 512), threads=(1, 2), engines=(NATIVE,))
 
 
 def main(report: Path | None) -> None:

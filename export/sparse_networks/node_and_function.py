@@ -24,14 +24,6 @@ FUNCTIONS_SINCE: Final = 8
 """The IR version from which a model may hold functions."""
 
 
-def nothing_to_form(model: ir.Model, layer_count: int) -> str:
-    """Return why a model of which no sparse network was made has none more; `layer_count` are those that were read."""
-    made = sum(node.domain == DOMAIN for node in model.graph)
-    if made:
-        return f"optimized before, {made} of its nodes {'are sparse networks' if made > 1 else 'is a sparse network'}"
-    return "no layer is predicted to gain from sparse kernels" if layer_count else "no layer is covered"
-
-
 def allow_functions(model: ir.Model) -> None:
     """Raise the IR version of a model to the first that has functions, in place: the model means the same.
 

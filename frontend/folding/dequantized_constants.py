@@ -46,13 +46,24 @@ def is_sparse(convolution: onnx_ir.Node, version: int) -> bool:
 
 def mostly_zeros(weight: onnx_ir.Value | None, zero: onnx_ir.Value | None, version: int) -> bool:
     """Return whether a weight is a constant [outputs, ...] that is mostly zeros, or most codes of one are the zero."""
+    share = zero_share(weight, zero, version)
+    return share is not None and share > 1 - SPARSE
+
+
+def zero_share(weight: onnx_ir.Value | None, zero: onnx_ir.Value | None, version: int, axis: int = 0) -> float | None:
+    """Return the share of zeros of a constant weight, or of codes that are the zero; None for no constant.
+
+    A zero has one value, or one for each entry along the `axis` of the outputs.
+    """
     array, offset = (None if value is None else constant_array(value, version) for value in (weight, zero))
     if array is None or not array.ndim:
-        return False
+        return None
     # a zero of a size that fits no outputs makes a weight that is not covered
-    fits = offset is not None and offset.size in (1, array.shape[0])
-    zeros = offset.reshape(-1) if fits and offset is not None else np.zeros(1)
-    return bool(np.count_nonzero(array != zeros.reshape(-1, *[1] * (array.ndim - 1))) < SPARSE * array.size)
+    fits = offset is not None and offset.size in (1, array.shape[axis])
+    zeros = offset.reshape(-1) if fits and offset is not None else np.zeros(1, dtype=array.dtype)
+    along = [1] * array.ndim
+    along[axis] = -1
+    return 1 - np.count_nonzero(array != zeros.reshape(along)) / max(1, array.size)
 
 
 def _rank(node: onnx_ir.Node) -> int:

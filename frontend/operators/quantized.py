@@ -44,6 +44,8 @@ from redpebble.kernels.byte_times import DENSEST, gains
 YIELDS_CODES: Final = "it yields codes, and nothing covered makes floats of them"
 """The reason why a node stays that is part of no layer."""
 
+NO_KERNEL_OF_BYTES: Final = "no sparse kernel of bytes is predicted to be faster for every batch"
+
 STORED_SPARSE: Final = 0.62
 """Density below which a weight is stored without its zeros."""
 
@@ -321,7 +323,7 @@ def _layer(
     if not conversion.scope.has_networks:
         raise NotCovered("it computes with codes, which is faster in networks of ours alone, and there are none")
     if conversion.scope.only_gaining and not (_density(weight) < DENSEST and gains(weight.matrix)):
-        raise NotCovered("no sparse kernel of bytes is predicted to be faster for every batch")
+        raise NotCovered(NO_KERNEL_OF_BYTES)
     conversion.replaces(codes.nodes)
     return emit_layer(conversion, codes.codes, weight, multiplier, bias)
 

@@ -22,7 +22,7 @@ from redpebble.dialect.reports.network_report import NetworkReport, network_repo
 from redpebble.dialect.reports.split_report import SplitReport, split_reports
 from redpebble.export.export_model import exported
 from redpebble.export.save_model import model_bytes, save_model
-from redpebble.export.sparse_networks.node_and_function import network_obstacle, nothing_to_form
+from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.export.tied_weights import tie_weights
 from redpebble.extraction import extracted
 from redpebble.foundation.garbage_collection import rare_collections
@@ -41,7 +41,7 @@ from redpebble.options import Options, Precision
 from redpebble.passes.kernels.round_layers import ROUNDED
 from redpebble.passes.rewriting.network_module import network_module
 from redpebble.pipeline import check_skipped, run_stages
-from redpebble.placement import NodesLeft, Placement, nodes_left, placement_of
+from redpebble.placement import NodesLeft, Placement, nodes_left, nothing_to_form, placement_of
 from redpebble.predicted_gain import PredictedGain, predicted_gain
 from redpebble.runtime.code_memory import code_memory
 from redpebble.runtime.jit import host_target
@@ -253,8 +253,9 @@ class Optimized:
 
     def __repr__(self) -> str:
         """Return a line: what there is is in the fields."""
-        networks, layers, foreign = map(len, (self.networks, self.report, self.foreign))
-        return f"<Optimized: {networks} sparse networks, {layers} layers, {foreign} operators left as they are>"
+        counts = {"sparse network": self.networks, "layer": self.report, "operator": self.foreign}
+        parts = [f"{len(found)} {name}{'s' * (len(found) != 1)}" for name, found in counts.items()]
+        return f"<Optimized: {', '.join(parts)} left as they are>"
 
 
 def optimize(

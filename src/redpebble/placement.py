@@ -1,10 +1,10 @@
 """Place of the work of a model after `optimize`: in sparse networks, or with the runtime, and why there."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp, StringAttr
@@ -16,11 +16,14 @@ from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.provenance import node_key
+from redpebble.dialect.provenance import node_key, value_name
+from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.import_model import Imported
 from redpebble.frontend.multiply_adds import NodeWork, work_of_nodes
-from redpebble.frontend.operators.quantized import YIELDS_CODES
-from redpebble.frontend.translation import NO_CONVOLUTION, node_identity
+from redpebble.frontend.operators.quantized import NO_KERNEL_OF_BYTES, YIELDS_CODES
+from redpebble.frontend.operators.table import LAYERS
+from redpebble.frontend.translation import NO_CONVOLUTION, NO_MOVES, node_identity
+from redpebble.frontend.weight_zeros import FEWEST, weight_zeros
 from redpebble.kernels.families import is_dense
 from redpebble.passes.deployment.form_sparse_networks import LEFT
 
@@ -32,6 +35,16 @@ VAGUE: Final = frozenset({"", UNKNOWN_OPERATOR, YIELDS_CODES})
 
 PRODUCTS_OF_CODES: Final = frozenset({"ConvInteger", "MatMulInteger", "QGemm", "QLinearMatMul"})
 """Operators that are part of a layer, which is made where floats are made of what they yield."""
+
+NO_KERNEL: Final = "no sparse kernel is predicted to be faster for every batch"
+
+NO_NEIGHBOUR: Final = "no sparse layer reads or feeds it"
+
+DENSE: Final = "dense"
+"""The reason of layers with hardly any zeros."""
+
+NOT_FASTER: Final = frozenset({NO_KERNEL, NO_KERNEL_OF_BYTES, NO_NEIGHBOUR, NO_CONVOLUTION, NO_MOVES})
+"""Reasons of layers that are covered, and that more zeros would make faster."""
 
 MOST_BEHIND: Final = 64
 """Nodes between a product of codes and the floats that are made of it."""
@@ -45,6 +58,15 @@ class Stayed:
     nodes: int
     multiply_adds: int
     reason: str
+    zeros: float | None = None
+    """Share of zeros in the weights of layers that are dense; None for what stays for another reason."""
+
+
+class _Outside(NamedTuple):
+    """Work of a node that stays, and the share of zeros in its weight where it is dense."""
+
+    work: NodeWork
+    zeros: float | None
 
 
 @dataclass(frozen=True)
@@ -66,6 +88,13 @@ class Placement:
     nodes: int = 0
     """Nodes of the model, constants folded, and those of them that stay."""
     nodes_left: int = 0
+    layers: int = 0
+    """Nodes with constant weights, and those of them that were taken."""
+    layers_taken: int = 0
+
+    def __str__(self) -> str:
+        """Return the share of the work that was taken, and of the layers."""
+        return f"{100 * self.share:.0f} % of the multiply-adds, {self.layers_taken} of {self.layers} layers"
 
     @property
     def share(self) -> float:
@@ -91,6 +120,18 @@ class NodesLeft:
     model: onnx_ir.Model
     reasons: Mapping[int, str]
     """Position of such a node in the graph -> why."""
+
+
+def nothing_to_form(model: onnx_ir.Model, layer_count: int) -> str:
+    """Return why a model of which no sparse network was made has none more; `layer_count` are those that were read."""
+    made = sum(node.domain == DOMAIN for node in model.graph)
+    if made:
+        return f"optimized before, {made} of its nodes {'are sparse networks' if made > 1 else 'is a sparse network'}"
+    layers = (node for node in model.graph if (node.domain, node.op_type) in LAYERS)
+    shares = [share for node in layers if (share := weight_zeros(node, model.ir_version)) is not None]
+    if shares and max(shares) < FEWEST:
+        return f"all layers are dense, with {100 * max(shares):.0f} % zeros at most; redpebble prune makes more"
+    return "no layer is predicted to gain from sparse kernels" if layer_count else "no layer is covered"
 
 
 def left_alone(module: ModuleOp) -> str:
@@ -147,15 +188,19 @@ def placement_of(left: NodesLeft) -> Placement:
     """Return where the work of a model lies: its sizes are inferred, and constants folded, once more for that."""
     nodes = list(left.model.graph)
     work = work_of_nodes(left.model)
-    stayed: dict[tuple[str, str], list[NodeWork]] = {}
+    stayed: dict[tuple[str, str], list[_Outside]] = {}
     for node_index, reason in left.reasons.items():
-        done = _work(nodes[node_index], work)
+        node = nodes[node_index]
+        done = _work(node, work)
         if done is not None:
-            stayed.setdefault((nodes[node_index].op_type, reason), []).append(done)
-    lines = [Stayed(operator, len(done), _sum(done), reason) for (operator, reason), done in stayed.items()]
-    outside = list(chain.from_iterable(stayed.values()))
+            zeros = _dense_zeros(node, left.model.ir_version) if reason in NOT_FASTER else None
+            key = node.op_type, reason if zeros is None else DENSE
+            stayed.setdefault(key, []).append(_Outside(done, zeros))
+    lines = [_line(operator, reason, group) for (operator, reason), group in stayed.items()]
+    outside = [one.work for one in chain.from_iterable(stayed.values())]
     total, linear = _sum(work.values()), _sum(filter(_is_linear, work.values()))
     linear_left = _sum(filter(_is_linear, outside))
+    layers = sum(map(_is_linear, work.values()))
     weights = sum(done.weights for done in work.values()) - sum(done.weights for done in outside)
     return Placement(
         total,
@@ -166,7 +211,23 @@ def placement_of(left: NodesLeft) -> Placement:
         max(1, round((linear - linear_left) / max(1, weights))),
         len(nodes),
         len(left.reasons),
+        layers,
+        layers - sum(map(_is_linear, outside)),
     )
+
+
+def _dense_zeros(node: onnx_ir.Node, version: int) -> float | None:
+    """Return the share of zeros in the weight of a dense layer; None for what has more zeros, or no weight."""
+    zeros = weight_zeros(node, version)
+    return zeros if zeros is not None and zeros < FEWEST else None
+
+
+def _line(operator: str, reason: str, group: Sequence[_Outside]) -> Stayed:
+    """Return the line of nodes of one operator and reason; dense layers have their zeros in common."""
+    dense = [(one.work.weights, one.zeros) for one in group if one.zeros is not None]
+    zeros = sum(size * share for size, share in dense) / max(1, sum(size for size, _ in dense)) if dense else None
+    told = reason if zeros is None else f"{reason}: {100 * zeros:.0f} % zeros; redpebble prune makes more"
+    return Stayed(operator, len(group), _sum(one.work for one in group), told, zeros)
 
 
 def _sum(work: Iterable[NodeWork]) -> int:
@@ -183,7 +244,9 @@ def _work(node: onnx_ir.Node, work: Mapping[str, NodeWork]) -> NodeWork | None:
 
 def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
     """Yield the nodes that are outside of sparse networks, by position, and why."""
-    positions = {node_identity(node): node_index for node_index, node in enumerate(imported.model.graph)}
+    nodes = list(imported.model.graph)
+    positions = {node_identity(node): node_index for node_index, node in enumerate(nodes)}
+    yielding = {value.name: node_index for node_index, node in enumerate(nodes) for value in node.outputs}
     for op in module.walk():
         if isinstance(op, ForeignOp):
             node_index = op.position.value.data
@@ -192,11 +255,24 @@ def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
             op.parent_op(), SparseNetworkOp
         ):
             node_index = positions.get(node_key(op))
+            if node_index is None:
+                node_index = _layer_before(yielding.get(value_name(op.results[0])), nodes, positions)
             if node_index is not None:
                 yield node_index, _reason(op)
 
 
+def _layer_before(node_index: int | None, nodes: Sequence[onnx_ir.Node], positions: Mapping[str, int]) -> int | None:
+    """Return the layer without a name that yields a value: what was fused into it comes behind it."""
+    for _ in range(MOST_BEHIND):
+        node = None if node_index is None else nodes[node_index]
+        if node is None or (node.domain, node.op_type) in LAYERS:
+            return node_index
+        before = node.inputs[0].producer() if node.inputs and node.inputs[0] is not None else None
+        node_index = None if before is None else positions.get(node_identity(before))
+    return None
+
+
 def _reason(op: Operation) -> str:
     if isinstance(op, LinearOp) and op.kernel is not None and any(map(is_dense, op.kernel.choices.values())):
-        return "no sparse kernel is predicted to be faster for every batch"
-    return "no sparse layer reads or feeds it"
+        return NO_KERNEL
+    return NO_NEIGHBOUR

@@ -15,6 +15,7 @@ from redpebble.bench.engines.engines import ENGINES, ChainEngine, Onnxruntime, l
 from redpebble.bench.engines.mkl import MklMatrix, load_mkl
 from redpebble.bench.engines.peers import MklPeer, ScipyPeer, TorchPeer
 from redpebble.bench.measure.measuring import Call
+from redpebble.bench.results.results import US, BenchRow, Row
 from redpebble.models import zoo
 from redpebble.models.graph_builder import GraphBuilder, Output
 from redpebble.models.pruned_weights import random_bias, random_weight
@@ -105,11 +106,16 @@ NOT_CHAINS = {
 
 @pytest.mark.parametrize(("spec", "what"), NOT_CHAINS.items())
 def test_what_is_no_chain_is_one_line(spec: str, what: str, tmp_path: Path) -> None:
-    loaded, (line,) = load_engines(["redpebble", "scipy"], saved(zoo.build(spec), tmp_path))
-    assert [*loaded] == ["redpebble"]
+    loaded, (line,) = load_engines(["native", "scipy"], saved(zoo.build(spec), tmp_path))
+    assert [*loaded] == ["native"]
     assert line.startswith("scipy is left out: ")
     assert line.endswith(" is no part of a chain of linear layers")
     assert re.search(what, line)
+
+
+def test_rows_of_a_suite_call_native_code_ours() -> None:
+    rows = [BenchRow("m", engine, 1, 1, 2.0, 1.0, 3.0) for engine in ("native", "session")]
+    assert [Row.of(row, "zoo", 5).engine for row in rows] == [US, "session"]
 
 
 @pytest.mark.slow
@@ -123,14 +129,14 @@ def test_the_command_writes_a_row_for_each_engine(
     content = json.loads(report.read_text())
     assert {*content} == {"redpebble", "command", "machine", "rows"}
     places = [(row["engine"], row["batch"], row["threads"]) for row in content["rows"]]
-    assert places == [(engine, batch, 1) for batch in (1, 3) for engine in ("redpebble", "onnxruntime")]
+    assert places == [(engine, batch, 1) for batch in (1, 3) for engine in ("session", "native", "onnxruntime")]
     numbers = {"median_us", "min_us", "speedup_vs_onnxruntime"}
     assert all({*row} == {"model", "engine", "batch", "threads", *numbers} for row in content["rows"])
     assert all(row[number] > 0 for row in content["rows"] for number in numbers)
 
 
 def test_an_engine_that_is_not_known_is_refused(tmp_path: Path) -> None:
-    message = "unknown engine 'tvm', accepted are redpebble, session, provider, onnxruntime, fp32, scipy, mkl, torch"
+    message = "unknown engine 'tvm', accepted are session, native, provider, onnxruntime, fp32, scipy, mkl, torch"
     with pytest.raises(ValueError, match=f"^{message}$"):
         load_engines(["tvm"], tmp_path)
 

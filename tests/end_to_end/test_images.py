@@ -159,7 +159,7 @@ def test_the_body_of_a_network_is_one_node_of_onnxruntime_and_its_stem_stays() -
     assert optimized.networks[0].reason.startswith("7 of 7 weights sparse")
     assert optimized.gain is not None
     assert 1 < optimized.gain.ratio < 7
-    assert "x predicted at 1\N{NO-BREAK SPACE}image, at most " in headline(optimized)[0]
+    assert "x predicted in a session at 1\N{NO-BREAK SPACE}image, at most " in headline(optimized)[0]
     for batch in (1, 7):
         feeds = net.images(batch)
         (expected,) = plain_session(model, 1).run(None, feeds)

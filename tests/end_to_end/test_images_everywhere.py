@@ -77,11 +77,11 @@ def test_commands_take_convolutions(
     source.write_bytes(small[1].SerializeToString())
     assert not exit_code(monkeypatch, "check", source, "--batch", 1, "--atol", 1e-3)
     assert not exit_code(monkeypatch, "compile", source)
-    against = "onnxruntime,session,provider"
+    against = "onnxruntime,provider"
     arguments = ("--against", against, "--batch", 1, "--seconds", 0.02, "--report", report)
     assert not exit_code(monkeypatch, "bench", source, *arguments)
     text = report.read_text()
-    assert all(engine in text for engine in ("redpebble", *against.split(",")))
+    assert all(engine in text for engine in ("native", *against.split(",")))
     assert not exit_code(monkeypatch, "explain", source, "--seconds", 0, "--report", report)
     layers = {layer["name"]: layer for layer in json.loads(report.read_text())["layers"]}
     assert layers["/conv0"]["inputs"] == 576

@@ -36,7 +36,7 @@ def test_it_is_saved_and_handed_over_and_computes_the_same(tmp_path: Path) -> No
 def test_one_target_is_the_default_and_the_result_is_a_line() -> None:
     result = redpebble.optimize(build(MODEL))
     assert len(result.networks) == 1
-    assert repr(result) == "<Optimized: 1 sparse networks, 2 layers, 0 operators left as they are>"
+    assert repr(result) == "<Optimized: 1 sparse network, 2 layers, 0 operators left as they are>"
 
 
 def test_a_session_optimizes_a_model_once(
@@ -49,11 +49,13 @@ def test_a_session_optimizes_a_model_once(
     with caplog.at_level(logging.INFO, logger="redpebble"):
         first = redpebble.session(model).run(None, feeds())[0]
         assert "the model is optimized once, for the cache" in caplog.text
+        assert "taken: 100 % of the multiply-adds, 2 of 2 layers; optimized and compiled in " in caplog.text
         caplog.clear()
         second = redpebble.session(model).run(None, feeds())[0]
     assert "the model is optimized" not in caplog.text
     np.testing.assert_array_equal(first, second)
     np.testing.assert_allclose(first, expected, rtol=1e-4, atol=1e-5)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     (kept,) = (tmp_path / "cache").glob("*.onnx")
     kept.write_bytes(kept.read_bytes()[:-100])
     np.testing.assert_array_equal(redpebble.session(model).run(None, feeds())[0], first)
@@ -100,3 +102,24 @@ def test_inputs_may_be_lists() -> None:
     np.testing.assert_array_equal(net.run(None, {"x": x.tolist()})[0], net.run(None, {"x": x})[0])
     with pytest.raises(ValueError, match=r"^input 'x' is no array: "):
         net.run(None, {"x": [[1.0], [1.0, 2.0]]})
+
+
+def test_a_session_in_which_nothing_is_taken_says_so_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
+    model = tmp_path / "model.onnx"
+    save(build("ffnn(depth=1, width=48, density=1)"), model)
+    told: list[str] = []
+    for _ in range(2):
+        with caplog.at_level(logging.INFO, logger="redpebble"):
+            redpebble.session(model)
+        told += [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert "optimized and compiled" not in caplog.text
+        caplog.clear()
+    first, second = told
+    assert first == (
+        "redpebble.session is as fast as onnxruntime here: all layers are dense, with 0 % zeros at most; "
+        "redpebble prune makes more; see why-not-faster"
+    )
+    assert second.startswith("redpebble.session is as fast as onnxruntime here: no layer is taken")

@@ -5,8 +5,11 @@ from math import inf
 import numpy as np
 import onnx
 import onnx.parser
+import pytest
 
 import redpebble
+from redpebble.frontend.reading.model_source import read_model
+from redpebble.frontend.weight_zeros import weight_zeros
 from redpebble.models.pruned_weights import random_weight
 
 WIDTH = 256
@@ -41,7 +44,66 @@ def test_each_node_that_stays_has_its_work_and_a_reason() -> None:
     reasons = {line.reason for line in placement.stayed}
     assert [(line.operator, line.nodes, line.multiply_adds) for line in placement.stayed] == [("MatMul", 1, one)] * 2
     assert "neither operand is a float constant, accepted is a constant weight" in reasons
-    assert "no sparse kernel is predicted to be faster for every batch" in reasons
+    assert "dense: 0 % zeros; redpebble prune makes more" in reasons
+
+
+def one_layer(zeros: float, width: int = 64) -> onnx.ModelProto:
+    """A layer that has no name, with a bias and an activation behind it."""
+    proto = onnx.parser.parse_model(f"""
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (float[n,{width}] x) => (float[n,{width}] y) {{
+            h = MatMul(x, w)
+            s = Add(h, b)
+            y = Relu(s)
+        }}
+    """)
+    weight = np.ones((width, width), dtype=np.float32)
+    weight[np.indices(weight.shape).sum(axis=0) % width < zeros * width] = 0
+    for name, array in (("w", weight), ("b", np.ones(width, dtype=np.float32))):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    return proto
+
+
+@pytest.mark.parametrize("zeros", [0.25, 0.375])
+def test_layers_with_hardly_any_zeros_are_called_dense_and_the_remedy_is_named(zeros: float) -> None:
+    result = redpebble.optimize(one_layer(zeros))
+    assert result.placement is not None
+    (line,) = result.placement.stayed
+    assert (line.operator, line.multiply_adds, line.zeros) == ("MatMul", 64 * 64, zeros)
+    assert line.reason == f"dense: {100 * zeros:.0f} % zeros; redpebble prune makes more"
+    assert result.obstacle.startswith(f"all layers are dense, with {100 * zeros:.0f} % zeros at most")
+
+
+def test_layers_with_many_zeros_are_not_called_dense() -> None:
+    result = redpebble.optimize(one_layer(0.4375))
+    assert result.placement is not None
+    assert all(line.zeros is None for line in result.placement.stayed)
+    assert "dense" not in result.obstacle
+
+
+def test_dense_convolutions_are_called_dense() -> None:
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (float[n,8,16,16] x) => (float[n,8,16,16] y) { y = Conv<pads = [1, 1, 1, 1]>(x, w) }
+    """)
+    weight = np.random.default_rng(0).standard_normal((8, 8, 3, 3)).astype(np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    result = redpebble.optimize(proto)
+    assert result.placement is not None
+    assert [line.zeros for line in result.placement.stayed] == [0.0]
+    assert result.obstacle == "all layers are dense, with 0 % zeros at most; redpebble prune makes more"
+
+
+def test_codes_are_zeros_where_they_are_the_zero_point() -> None:
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 21]>
+        g (uint8[n,4] x) => (int32[n,4] y)
+        <uint8[4, 4] w = {7,1,1,1, 7,1,1,1, 7,1,1,1, 7,1,1,1}, uint8 a = {0}, uint8 z = {7}> {
+            y = MatMulInteger(x, w, a, z)
+        }
+    """)
+    (node,) = read_model(proto).graph
+    assert weight_zeros(node, 10) == 0.25
 
 
 def test_a_model_that_is_taken_as_a_whole_has_no_bound() -> None:

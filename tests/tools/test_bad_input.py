@@ -46,7 +46,7 @@ LINES = {
     "check m.onnx --against none.onnx": "onnxruntime: ",
     "check m.onnx --report no/r.json": "cannot write no/r.json: no is no folder",
     "bench m.onnx --report no/r.json": "cannot write no/r.json: no is no folder",
-    "bench m.onnx --against nothing": "unknown engine 'nothing', accepted are redpebble, session, ",
+    "bench m.onnx --against nothing": "unknown engine 'nothing', accepted are session, native, ",
     "tune --seconds -1": "-1.0 seconds to tune, expected 0 or more",
     "tune m.onnx --seconds nan": "nan seconds to tune, expected 0 or more",
     "explain m.onnx --report no/x.html": "cannot write no/x.html: no is no folder",

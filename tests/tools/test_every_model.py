@@ -122,7 +122,7 @@ def test_a_model_that_is_covered_in_part_is_measured_as_a_session_runs_it(
     assert code == 0
     assert "operator CumSum (ai.onnx 17): no native code, a session leaves it to onnxruntime" in " ".join(shown.split())
     rows = json.loads(report.read_text())["rows"]
-    assert [(row["engine"], row["batch"]) for row in rows] == [("provider", 3), ("onnxruntime", 3)]
+    assert [(row["engine"], row["batch"]) for row in rows] == [("session", 3), ("provider", 3), ("onnxruntime", 3)]
     code, shown, _ = run("bench", model, "--seconds", 0, "--batch", 1, "--report", report)
     assert code == 0
     assert [row["engine"] for row in json.loads(report.read_text())["rows"]] == ["session", "onnxruntime"]
@@ -140,7 +140,7 @@ def test_a_model_that_is_covered_in_part_is_tuned(
 
 
 def test_rows_whose_median_says_little_are_marked() -> None:
-    quiet, loud = (BenchRow("m", "redpebble", 1, 1, median, 100.0, 2.0) for median in (129.0, 131.0))
+    quiet, loud = (BenchRow("m", "native", 1, 1, median, 100.0, 2.0) for median in (129.0, 131.0))
     assert (quiet.is_disturbed, loud.is_disturbed) == (False, True)
     assert [*bench_table([quiet, loud]).columns[-1].cells] == ["", "disturbed"]
     assert disturbed_line([quiet]) == ""

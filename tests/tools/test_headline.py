@@ -31,7 +31,7 @@ def dlrm() -> Optimized:
 def test_the_first_sentence_says_gain_share_and_what_stays(dlrm: Optimized) -> None:
     gain, taken, stays = (part.replace("\N{NO-BREAK SPACE}", " ") for part in headline(dlrm))
     assert dlrm.gain is not None
-    assert gain.endswith(f"x predicted at 1 row, at most {dlrm.gain.bound:.1f}x by Amdahl's law")
+    assert gain.endswith(f"x predicted in a session at 1 row, at most {dlrm.gain.bound:.1f}x by Amdahl's law")
     assert taken == "98 % of multiply-adds taken"
     assert stays.endswith(" us stay with onnxruntime: MatMul 2 %")
     assert 1 < dlrm.gain.ratio < dlrm.gain.bound
@@ -92,10 +92,10 @@ def test_what_is_of_another_type_says_so_and_what_was_optimized_before_too() -> 
 @pytest.mark.parametrize(
     "times, shown",
     [
-        ((840.4, 218.3), "3.8x measured on one thread, 840 -> 218 us a call"),
-        ((2020.0, 908.0), "2.2x measured on one thread, 2.02 -> 0.908 ms a call"),
-        ((990.0, 1240.0), "0.8x measured on one thread, 990 -> 1240 us a call"),
-        ((1.5e6, 3e5), "5.0x measured on one thread, 1.5 -> 0.3 s a call"),
+        ((840.4, 218.3), "3.8x measured in a session on one thread, 840 -> 218 us a call"),
+        ((2020.0, 908.0), "2.2x measured in a session on one thread, 2.02 -> 0.908 ms a call"),
+        ((990.0, 1240.0), "0.8x measured in a session on one thread, 990 -> 1240 us a call"),
+        ((1.5e6, 3e5), "5.0x measured in a session on one thread, 1.5 -> 0.3 s a call"),
     ],
 )
 def test_measured_times_are_in_a_unit_in_which_they_are_read(times: tuple[float, float], shown: str) -> None:

@@ -11,8 +11,6 @@ from redpebble.bench.results.console import console
 from redpebble.bench.results.working import working
 from redpebble.compiler import optimize
 from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.images import QuantizedConv2dOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
 from redpebble.frontend.errors import within_limits
@@ -89,8 +87,6 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     edges = edge_lines(module)
     if edges:
         console.print(edge_table(edges))
-    # what `compile` does not take as a whole runs inside of onnxruntime; levels of lowering price no layers on codes
-    gain = gain_sentence(optimized) if last_stage(module) or _has_codes(module) else ""
     with watched_search("counting and searching orders", request.budget.known_seconds) as watch:
         explanation = explain(flattened(module, options), layers, request, watch)
     console.print(explanation.graph_line, highlight=False)
@@ -102,7 +98,11 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     if report is not None:
         with working("writing the report of", model):
             write_story(
-                report, replace(story_of((model.name, source), explanation, options, gain), attentions=attentions)
+                report,
+                replace(
+                    story_of((model.name, source), explanation, options, gain_sentence(optimized)),
+                    attentions=attentions,
+                ),
             )
     end_where_asked(watch, "shown is what was found so far")
 
@@ -166,10 +166,6 @@ def native_report(module: ModuleOp, options: Options) -> Report:
     measure_chosen(prepared, replace(known, seconds=MEASURING_SECONDS))
     measure_groups(prepared, known.target)
     return module_report(prepared)
-
-
-def _has_codes(module: ModuleOp) -> bool:
-    return any(isinstance(op, QuantizedLayersOp | QuantizedConv2dOp) for op in module.walk())
 
 
 def last_stage(module: ModuleOp) -> str:

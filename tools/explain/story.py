@@ -76,7 +76,7 @@ class Story:
     """Times of the linear layers by batch, in the order of execution."""
     explanation: Explanation
     gain: str = ""
-    """Gain of the model inside onnxruntime, the sentence that the terminal shows; empty for one that is native."""
+    """Gain of the model in a session, the sentence that the terminal shows."""
     attentions: Sequence[AttentionLine] = ()
     """Attentions of sparse networks by form and length."""
 

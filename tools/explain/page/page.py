@@ -94,7 +94,7 @@ def _speedup(story: Story, batch: int) -> float:
 
 
 def _leads(story: Story) -> str:
-    """Return what the model gains as a whole, where parts of it stay with onnxruntime, and what its layers gain."""
+    """Return what the model gains in a session, as a whole, and what its layers gain by themselves."""
     whole = [f"{story.gain[0].upper()}{story.gain[1:]}."] if story.gain else []
     return "".join(f'<p class="lead">{escape(sentence)}</p>' for sentence in (*whole, _headline(story)))
 
@@ -108,14 +108,16 @@ def _headline(story: Story) -> str:
     if max(speedups.values()) < WORTHWHILE:
         return "Nothing is gained: its weights have hardly any zeros. Prune it first."
     told = " and ".join(f"{ratio_text(speedup)} at batch {batch}" for batch, speedup in speedups.items())
-    part = "" if story.placement is None else " (what redpebble covers of it)"
-    return f"Predicted to run {told}, times as fast as the same layers dense and one by one{part}."
+    part = "" if story.placement is None else ", of those that are covered"
+    return (
+        f"Native, without onnxruntime around it: {told} predicted, against the same layers dense and one by one{part}."
+    )
 
 
 def _speed_card(story: Story, batch: int) -> Card:
     before, after = (story.levels[place].total(batch).predicted_us for place in (0, -1))
     words = f"{time_text(before)} → {time_text(after)} predicted"
-    return Card(f"Batch {batch}", ratio_text(_speedup(story, batch)), words)
+    return Card(f"Native, batch {batch}", ratio_text(_speedup(story, batch)), words)
 
 
 def _size_cards(story: Story) -> list[Card]:
