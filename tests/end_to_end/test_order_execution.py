@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 import redpebble
 from redpebble.models.zoo import build
 from redpebble.passes.network.schedule_connections import ScheduleConnections
-from redpebble.tools.order_execution import compile_in_order
+from redpebble.tools.explain.order_execution import compile_in_order
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle
 from tests.end_to_end.agreement import Float64, assert_close, largest_error

@@ -267,7 +267,8 @@ def test_a_library_for_no_network_is_refused_and_nothing_is_written(
     done = command("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", "--library")
     assert done.returncode == 2
     assert done.stderr == (
-        f"error: no library for {tmp_path / 'out.onnx'}: all layers are dense, with 0 % zeros at most; redpebble prune makes more\n"
+        f"error: no library for {tmp_path / 'out.onnx'}: all layers are dense, "
+        "with 0 % zeros at most; redpebble prune makes more\n"
     )
     assert [file.name for file in tmp_path.iterdir()] == ["in.onnx"]
 
