@@ -17,7 +17,7 @@ from redpebble.pruning.layer_prices import LayerPrices
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.measured_prices import measured_corrections
 from redpebble.pruning.options import Goal, PruneOptions
-from redpebble.pruning.runs.first_run import FirstRun
+from redpebble.pruning.runs.call_sizes import CallSizes
 from redpebble.pruning.runs.layer_times import LayerClock
 from redpebble.pruning.solving.methods import Sparsity
 from redpebble.runtime.jit import host_target
@@ -30,7 +30,7 @@ DENSITIES: Final = "0.1,0.2,0.3,0.4,0.5"
 def lines(size: tuple[int, int], structures: list[str], rows: int, densities: list[float]) -> Iterator[str]:
     """Yield a line for each structure and density: gains as predicted, corrected and measured."""
     layer = PrunableLayer("layer", 0, "x", "w", False, *size)
-    first = FirstRun(1, rows, {})
+    first = CallSizes(1, {layer.name: rows}, {})
     for name in structures:
         options = PruneOptions(Goal("sparsity", 0.5), rows, structure=name)
         structure, clock = options.chosen_structure, LayerClock(options, first)

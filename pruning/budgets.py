@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, log
-from typing import Final, NamedTuple
+from typing import Final
 
 from redpebble.pruning.allocation import Option, allocated
 from redpebble.pruning.layer_prices import GRID, LayerPrices
@@ -65,64 +65,102 @@ def options_of(layer: PrunableLayer, curve: LossCurve | None, prices: LayerPrice
     return [dense, *(Option(one, prices.sparse_us(layer, one) or dense.us, loss) for one, loss in points)]
 
 
-class _Rehearsal(NamedTuple):
-    """Densities that were tried, and their measured over the wanted time."""
+@dataclass(frozen=True)
+class Rehearsal:
+    """Densities that were tried, and the measured microseconds."""
 
     allocation: Allocation
-    slowness: float
+    us: float
 
-    @property
-    def is_fast_enough(self) -> bool:
-        return self.slowness <= TOO_SLOW
+
+Rehearse = Callable[[Mapping[str, float]], MeasuredTimes]
+Layers = Sequence[Sequence[Option]]
+Chooser = Callable[[Layers, float], list[Option] | None]
+"""(options of all layers, microseconds) -> an option for each layer that takes no longer; None where none do."""
+
+
+def uniform(layers: Layers, budget_us: float) -> list[Option] | None:
+    """Return the same density, the highest that a budget has room for, for all layers that gain by it."""
+    for density in sorted({option.density for options in layers for option in options}, reverse=True):
+        found = [next((one for one in options if one.density == density), options[0]) for options in layers]
+        if sum(option.us for option in found) <= budget_us:
+            return found
+    return None
+
+
+def rehearsed(allocation: Allocation, rehearse: Rehearse) -> Rehearsal:
+    """Return a rehearsal of densities."""
+    us = rehearse(allocation.densities).pruned_us
+    return Rehearsal(replace(allocation, rest_us=us - allocation.layers_us), us)
+
+
+def sparsest(options: Mapping[str, Sequence[Option]], rehearse: Rehearse, wanted_us: Callable[[], float]) -> Rehearsal:
+    """Return the rehearsal of what is fastest.
+
+    Raises:
+        ValueError: it takes longer than is wanted.
+    """
+    found = Allocation({name: min(some, key=lambda option: option.us) for name, some in options.items()})
+    times = rehearse(found.densities)
+    if times.pruned_us > TOO_SLOW * wanted_us():
+        raise ValueError(
+            f"{wanted_us() / 1000:.3g} ms is out of reach, accepted is {times.pruned_us / 1000:.3g} ms "
+            f"({times.speedup:.2f}x as fast) or more: so long the model takes at the lowest densities"
+        )
+    return Rehearsal(replace(found, rest_us=times.pruned_us - found.layers_us), times.pruned_us)
 
 
 def within_time(
     options: Mapping[str, Sequence[Option]],
-    original_us: float,
     wanted_us: Callable[[], float],
-    rehearse: Callable[[Mapping[str, float]], MeasuredTimes],
-) -> Allocation:
+    rehearse: Rehearse,
+    known: Sequence[Rehearsal],
+    choose: Chooser = allocated,
+) -> Rehearsal:
     """Return the densities that lose least in a time, which `rehearse` measures for any densities.
 
-    The original takes `original_us`; until something was rehearsed its layers are taken to have the same share of the
-    time when they are pruned.
-
-    Raises:
-        ValueError: no densities are fast enough.
+    One or more rehearsals are known, of which one is fast enough: the first budget is what they say is left for layers.
     """
-    sparsest = {name: min(some, key=lambda option: option.us) for name, some in options.items()}
-    dense_us = sum(some[0].us for some in options.values())
-    budget, tried = wanted_us() * dense_us / original_us, list[_Rehearsal]()
+    tried = list(known)
     for _ in range(REHEARSALS):
-        chosen = allocated(list(options.values()), _rounded(budget))
-        allocation = Allocation(sparsest if chosen is None else dict(zip(options, chosen, strict=True)))
-        if any(one.allocation.options == allocation.options for one in tried):
+        allocation = _untried(options, tried, wanted_us(), choose)
+        if allocation is None:
             break
-        found = rehearse(allocation.densities)
-        wanted = wanted_us()
-        allocation = replace(allocation, rest_us=found.pruned_us - allocation.layers_us)
-        tried.append(_Rehearsal(allocation, found.pruned_us / wanted))
-        if not tried[-1].is_fast_enough and allocation.options == sparsest:
-            raise ValueError(
-                f"{wanted / 1000:.3g} ms is out of reach, accepted is {found.pruned_us / 1000:.3g} ms "
-                f"({found.speedup:.2f}x as fast) or more: so long the model takes at the lowest densities"
-            )
-        if TOO_FAST <= tried[-1].slowness <= TOO_SLOW:
+        tried.append(rehearsed(allocation, rehearse))
+        if TOO_FAST <= tried[-1].us / wanted_us() <= TOO_SLOW:
             break
-        budget = _next_budget(tried, wanted)
-    enough = [one for one in tried if one.is_fast_enough]
-    best = min(enough, key=lambda one: one.allocation.loss) if enough else min(tried, key=lambda one: one.slowness)
-    return best.allocation
+    enough = [[one for one in some if one.us <= TOO_SLOW * wanted_us()] for some in (tried[len(known) :], tried)]
+    return min(enough[0] or enough[1] or tried, key=lambda one: one.allocation.loss)
 
 
-def _next_budget(tried: Sequence[_Rehearsal], wanted: float) -> float:
+def _untried(
+    options: Mapping[str, Sequence[Option]], tried: Sequence[Rehearsal], wanted_us: float, choose: Chooser
+) -> Allocation | None:
+    """Return the next densities, None where all between the closest ones on both sides were tried."""
+    budget = _rounded(_next_budget(tried, wanted_us))
+    slower = [one.allocation.layers_us for one in tried if one.us > TOO_SLOW * wanted_us]
+    most = min(slower, default=sum(some[0].us for some in options.values()))
+    while (chosen := choose(list(options.values()), budget)) is not None:
+        found = Allocation(dict(zip(options, chosen, strict=True)))
+        known = next((one for one in tried if one.allocation.options == found.options), None)
+        if known is None:
+            return found
+        if known.us > TOO_SLOW * wanted_us or budget > most:
+            return None
+        # time is left, and losing more than it asks for is no answer
+        budget *= GRAIN
+    return None
+
+
+def _next_budget(tried: Sequence[Rehearsal], wanted_us: float) -> float:
     """Return microseconds for all layers: between the closest on both sides of what is wanted, where both are known."""
-    faster = [one for one in tried if one.slowness <= WANTED]
-    slower = [one for one in tried if one.slowness > WANTED]
+    aim = WANTED * wanted_us
+    faster, slower = [one for one in tried if one.us <= aim], [one for one in tried if one.us > aim]
     if not faster or not slower:
-        return tried[-1].allocation.layers_us + (WANTED - tried[-1].slowness) * wanted
-    below, above = max(faster, key=lambda one: one.slowness), min(slower, key=lambda one: one.slowness)
-    share = (WANTED - below.slowness) / (above.slowness - below.slowness)
+        closest = min(tried, key=lambda one: abs(one.us - aim))
+        return closest.allocation.layers_us + aim - closest.us
+    below, above = max(faster, key=lambda one: one.us), min(slower, key=lambda one: one.us)
+    share = (aim - below.us) / (above.us - below.us)
     return below.allocation.layers_us + share * (above.allocation.layers_us - below.allocation.layers_us)
 
 

@@ -34,9 +34,9 @@ from redpebble.passes.kernels.kernels_at_rows import families_at
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import PruneOptions
 from redpebble.pruning.price_corrections import UNCORRECTED, Correction
-from redpebble.pruning.runs.first_run import FirstRun, ImageSizes
+from redpebble.pruning.runs.call_sizes import CallSizes, ImageSizes
 from redpebble.pruning.windows import Window
-from redpebble.sparse.csr import CONNECTION_BYTES, CscMatrix
+from redpebble.sparse.csr import CscMatrix, stored_bytes
 
 GRID: Final = tuple(float(density) for density in np.geomspace(0.05, 0.6, 33).round(4))
 """Densities that are weighed against each other, beside 1: each takes about 8 % longer than the one before."""
@@ -51,20 +51,21 @@ class Kind(NamedTuple):
     inputs: int
     outputs: int
     window: Window | None
+    rows: int
+    """Rows of a thread, of a layer that is no convolution."""
     images: ImageSizes | None
 
 
 class LayerPrices:
-    """Microseconds of layers for a number of rows on one of several threads."""
+    """Microseconds of layers for the rows and images of a call, on one of several threads."""
 
     def __init__(
-        self, layers: Sequence[PrunableLayer], options: PruneOptions, first: FirstRun, machine: Machine
+        self, layers: Sequence[PrunableLayer], options: PruneOptions, call: CallSizes, machine: Machine
     ) -> None:
         self._size = sum(layer.size for layer in layers)
-        self._rows = max(1, -(-options.rows // options.threads))
+        self._threads = options.threads
         self._structure = options.chosen_structure
-        self._first = first
-        self._images = first.images_with(options.rows) / options.threads
+        self._call = call
         self._machine = machine
         self._known: dict[tuple[Kind, float], float | None] = {}
         self._corrections: Mapping[Kind, Correction] = MappingProxyType({})
@@ -75,12 +76,13 @@ class LayerPrices:
 
     def kind_of(self, layer: PrunableLayer) -> Kind:
         """Return the properties that the time of a layer depends on."""
-        return Kind(layer.inputs, layer.outputs, layer.window, self._first.images.get(layer.name))
+        rows = -(-self._call.rows_by_layer.get(layer.name, 0) // self._threads)
+        return Kind(layer.inputs, layer.outputs, layer.window, rows, self._call.images.get(layer.name))
 
     def work_of(self, layer: PrunableLayer) -> float:
         """Return the multiply-adds of the dense layer in a call, in any unit."""
-        images = self._first.images.get(layer.name)
-        return layer.size * (self._rows if images is None else self._images * prod(images.places))
+        kind = self.kind_of(layer)
+        return layer.size * (kind.rows if kind.images is None else kind.images.number * prod(kind.images.places))
 
     def dense_us(self, layer: PrunableLayer) -> float:
         """Return the microseconds of a layer that stays dense, and with the runtime."""
@@ -105,25 +107,30 @@ class LayerPrices:
         return self._corrections.get(self.kind_of(layer), UNCORRECTED)
 
     def _dense_us(self, layer: PrunableLayer) -> float:
-        if layer.name in self._first.images:
-            places = prod(self._first.images[layer.name].places)
-            shares = image_shares(self._machine.prices)
-            return shares.dense * self._images * places * layer.size * dense_us(PIXELS, self._machine)
+        _, _, _, rows, images = self.kind_of(layer)
+        if images is not None:
+            pixels = images.number / self._threads * prod(images.places)
+            return image_shares(self._machine.prices).dense * pixels * layer.size * dense_us(PIXELS, self._machine)
         other = 4.0 * (self._size - layer.size)
-        own = dense_layer_us(layer.inputs, layer.outputs, self._rows, self._machine, other)
-        return runtime_share(self._rows, self._machine) * own
+        return runtime_share(rows, self._machine) * dense_layer_us(
+            layer.inputs, layer.outputs, rows, self._machine, other
+        )
 
     def _predicted(self, layer: PrunableLayer, density: float) -> float | None:
         # the other layers are taken to be about as sparse
-        other = min(4.0, CONNECTION_BYTES * density) * (self._size - layer.size)
+        others = self._size - layer.size
+        other = stored_bytes(density * others, others)
         if layer.window is not None:
             return self._convolution_us(layer, self._connections(layer, density, 0.0))
-        _, times = with_blocks(self._connections(layer, density, other), {}, self._machine, {})
+        rows, (_, times) = (
+            self.kind_of(layer).rows,
+            with_blocks(self._connections(layer, density, other), {}, self._machine, {}),
+        )
         families = fastest_families(times)
         predicted = {width: times.predicted[width][family] for width, family in families.items()}
-        if any(map(is_dense, families_at(families, predicted, self._rows))):
+        if any(map(is_dense, families_at(families, predicted, rows))):
             return None
-        us = time_of_rows(predicted, self._rows)
+        us = time_of_rows(predicted, rows)
         # what `optimize` does not take to be certain, it leaves to the runtime: the clock would correct it in vain
         return us if layer.size <= SMALL_DENSE or us < CERTAIN_SHARE * self._dense_us(layer) else None
 
@@ -141,7 +148,7 @@ class LayerPrices:
         return replace(found, other_bytes=other_bytes)
 
     def _convolution_us(self, layer: PrunableLayer, connections: Layer) -> float:
-        values, _, places = self._first.images[layer.name]
+        number, values, _, places = self._call.images[layer.name]
         tiles = -(-prod(places[:-1]) * (places[-1] + 1) // PIXELS)
         families = candidates(connections, PIXELS, self._machine)
         us = tiles * min(predicted_us(family, connections, PIXELS, self._machine) for family in families)
@@ -150,4 +157,4 @@ class LayerPrices:
             us += shares.values * COPIED_US * layer.inputs * PIXELS * tiles
         if layer.window is not None and any(stride > 1 for stride in layer.window.strides):
             us += shares.values * MOVED_US * values
-        return us * self._images
+        return us * number / self._threads

@@ -13,7 +13,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, numpy_helper
 
-from redpebble.pruning.graph_names import names_read
+from redpebble.pruning.runs.graph_names import names_read
 from redpebble.pruning.windows import Window
 
 Array = NDArray[np.float32]

@@ -1,6 +1,8 @@
 """Options of `prune`: one goal, and how to get there."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Final, Literal
 
 from numpy.typing import NDArray
@@ -28,28 +30,34 @@ class Goal:
     value: float
 
     @staticmethod
-    def of(speedup: float | None, time: float | None, sparsity: float | None, loss: float | None) -> "Goal":
-        """Return the goal that is not None.
+    def of(numbers: Mapping[Measure, float | None], structure: str | Structure, prefix: str = "") -> "Goal":
+        """Return the goal whose number is not None, or the sparsity of a structure that has only one.
+
+        `prefix` stands before names of goals in messages.
 
         Raises:
-            ValueError: there is none or more than one, or its number is out of range.
+            ValueError: there is none or more than one, its number is out of range, or the structure is unknown.
         """
-        numbers: dict[Measure, float | None] = {"speedup": speedup, "time": time, "sparsity": sparsity, "loss": loss}
         given = [Goal(name, value) for name, value in numbers.items() if value is not None]
+        density = _structure(structure).density
+        if not given and density is not None:
+            return Goal("sparsity", 1 - density)
         if len(given) != 1:
-            names = ", ".join(goal.measure for goal in given) or "nothing"
-            raise ValueError(f"goal is {names}, accepted is one of speedup, time, sparsity and loss")
+            names = " and ".join(prefix + goal.measure for goal in given) or "missing"
+            accepted = ", ".join(prefix + name for name in numbers)
+            raise ValueError(f"goal is {names}, accepted is one of {accepted}")
         return given[0]
 
     def __post_init__(self) -> None:
         least, most = {
             "speedup": (1.0, 1000.0),
-            "time": (0.0, float("inf")),
+            "time": (0.0, inf),
             "sparsity": (0.0, MOST_SPARSE),
             "loss": (0.0, 1.0),
         }[self.measure]
-        if not least < self.value < most and self.value != (most if self.measure == "sparsity" else None):
-            raise ValueError(f"{self.measure} is {self.value}, accepted is more than {least:g} and up to {most:g}")
+        if not least < self.value <= most or self.value == inf:
+            bound = "" if most == inf else f" and up to {most:g}"
+            raise ValueError(f"{self.measure} is {self.value}, accepted is more than {least:g}{bound}")
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,8 @@ class PruneOptions:
     """
 
     goal: Goal
-    rows: int = 128
+    rows: int | None = None
+    """None for what is usual: 128 rows, or one image."""
     threads: int = 1
     structure: str | Structure = "equal"
     method: str | Method = "admm"
@@ -77,7 +86,7 @@ class PruneOptions:
 
     def __post_init__(self) -> None:
         checked_threads(self.threads)
-        if self.rows < 1:
+        if self.rows is not None and self.rows < 1:
             raise ValueError(f"rows is {self.rows}, accepted is 1 or more")
         if not 0 <= self.finetune < float("inf"):
             raise ValueError(f"finetune is {self.finetune} seconds, expected 0 or more")
@@ -93,9 +102,13 @@ class PruneOptions:
     @property
     def chosen_structure(self) -> Structure:
         """The structure of all masks."""
-        return self.structure if isinstance(self.structure, Structure) else structure_of(self.structure)
+        return _structure(self.structure)
 
     @property
     def chosen_method(self) -> Method:
         """The method for each layer."""
         return self.method if isinstance(self.method, Method) else method_of(self.method)
+
+
+def _structure(structure: str | Structure) -> Structure:
+    return structure if isinstance(structure, Structure) else structure_of(structure)

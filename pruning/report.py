@@ -1,4 +1,4 @@
-"""A pruned model and its report: layers, loss, times, and quality for each parameter."""
+"""A pruned model and its report: layers, loss and how well it is known, times, and quality for each parameter."""
 
 import os
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ import onnx_ir
 
 from redpebble.export.save_model import save_model
 from redpebble.model_rows import PRUNED_KEY
+from redpebble.pruning.loss_estimates import LossEstimate
 from redpebble.pruning.method_trials import MethodTrial
 from redpebble.pruning.runs.timing import MeasuredTimes
-from redpebble.sparse.csr import CONNECTION_BYTES
+from redpebble.sparse.csr import stored_bytes
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,14 @@ class PrunedLayer:
 
 @dataclass(frozen=True)
 class PruneReport:
-    """A pruned model: `rows` is what layers got when times were measured."""
+    """A pruned model: what it has lost, and the times of a call."""
 
     layers: tuple[PrunedLayer, ...]
-    loss: float
-    """See `redpebble.pruning.losses`, on samples of the data that are held out; on all where none are."""
-    held_out: int
-    """Samples that weights were not fitted to."""
+    estimate: LossEstimate
+    inputs: str
+    """Names and shapes of the inputs of the call that was measured."""
     rows: int
+    """Rows that its first layer got in that call, or images where all layers are convolutions."""
     threads: int
     measured: MeasuredTimes
     rest_us: float | None
@@ -49,6 +50,13 @@ class PruneReport:
     the goal was no time."""
     trials: tuple[MethodTrial, ...] = ()
     """Every method at some densities; none where nobody asked."""
+    obstacle: str = ""
+    """The reason where hardly anything was pruned."""
+
+    @property
+    def loss(self) -> float:
+        """See `redpebble.pruning.losses`: the best guess, of which `estimate` says how good it is."""
+        return self.estimate.loss
 
     @property
     def parameters(self) -> int:
@@ -71,11 +79,6 @@ class PruneReport:
         return None if self.rest_us is None else self.rest_us + sum(layer.predicted_us for layer in self.layers)
 
     @property
-    def judged_by(self) -> str:
-        """The samples that the loss is measured on."""
-        return f"{self.held_out} samples held out" if self.held_out else "the data itself"
-
-    @property
     def quality(self) -> float:
         """The share of the outputs' variance that is left."""
         return max(0.0, 1.0 - self.loss)
@@ -92,24 +95,23 @@ class PruneReport:
 
     @property
     def bytes(self) -> int:
-        """The bytes of the weights that are left, in our formats; their dense ones take four each."""
-        return CONNECTION_BYTES * self.connections
+        """The bytes of the weights that kernels read, as floats: of a layer that is nearly dense the dense ones."""
+        return round(sum(stored_bytes(layer.connections, layer.inputs * layer.outputs) for layer in self.layers))
 
     def __str__(self) -> str:
         """Return the sentence that says it."""
         return (
             f"{self.measured.speedup:.2f}x as fast ({self.measured.original_us / 1000:.3g} -> "
-            f"{self.measured.pruned_us / 1000:.3g} ms for {self.rows} rows), "
-            f"{self.density:.1%} of {self.parameters:,} weights left, {self.loss:.2%} of the outputs' variance lost "
-            f"on {self.judged_by}"
+            f"{self.measured.pruned_us / 1000:.3g} ms for {self.inputs}), "
+            f"{self.density:.1%} of {self.parameters:,} weights left, {self.estimate}"
         )
 
 
 def state_pruning(model: onnx_ir.Model, report: PruneReport) -> None:
     """Let a model state what it was pruned to: `explain` and `optimize` show it."""
     model.metadata_props[PRUNED_KEY] = (
-        f"pruned to {report.density:.1%} of {report.parameters:,} weights, quality {report.quality:.4g}: "
-        f"{report.parameter_efficiency:.3g} a million weights, {report.dense_efficiency:.3g} when it was dense"
+        f"pruned to {report.density:.1%} of {report.parameters:,} weights, {report.estimate}; quality a million "
+        f"weights {report.parameter_efficiency:.3g}, {report.dense_efficiency:.3g} when it was dense"
     )
 
 

@@ -74,11 +74,10 @@ def loss_curves(
                 pruned = dict(_quickly_pruned(weight, inputs[layer.reading], known, probe))
                 whole = max(mean_square(weight, hessian), LEAST)
                 own = {one: max(mean_square(pruned[one] - weight, hessian) / whole, LEAST) for one in known}
-                shares = {
-                    density: probe.loss(others.branch().finish({**weights, layer.name: pruned[density]}), expected)
-                    / own[density]
-                    for density in _nearest(known)
-                }
+                shares = dict[float, float]()
+                for density in _nearest(known):
+                    outputs = others.branch().finish({**weights, layer.name: pruned[density]})
+                    shares[density] = float(probe.loss(outputs, expected).mean()) / own[density]
                 losses = _interpolated(densities, own) * _interpolated(densities, shares)
                 yield layer, LossCurve(tuple(densities), tuple(losses))
         few.advance(weights)

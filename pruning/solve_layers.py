@@ -33,6 +33,8 @@ class LayerSolver:
     dense: Weights
     method: Method
     structure: Structure
+    whole: float = 1.0
+    """Rows of all the data for each one that the trace has: layers are refused by those of all the data."""
 
     def __post_init__(self) -> None:
         self.weights: dict[str, Array] = dict(self.dense)
@@ -62,10 +64,11 @@ class LayerSolver:
             if layer.reading not in known:
                 known[layer.reading] = layer_inputs(layer, self.trace, self.original if self.method.refits else None)
             inputs, weight = known[layer.reading], self.dense[layer.name]
-            if self.method.reads_data and 2 * inputs.rows < layer.inputs:
+            rows = round(inputs.rows * self.whole)
+            if self.method.reads_data and 2 * rows < layer.inputs:
                 least = -(-layer.inputs // 2)
                 raise ValueError(
-                    f"layer {layer.name} has {layer.inputs} inputs and {inputs.rows} rows of data, "
+                    f"layer {layer.name} has {layer.inputs} inputs and {rows} rows of data, "
                     f"accepted are {least}, or --keep {layer.name}"
                 )
             target = weight if inputs.crossed is None else moved_target(weight, inputs.hessian, inputs.crossed)

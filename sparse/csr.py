@@ -13,6 +13,11 @@ CONNECTION_BYTES: Final = 6
 """Bytes that kernels read for a connection, about: a weight of four, and in two where its input is."""
 
 
+def stored_bytes(connections: float, size: int) -> float:
+    """Return the bytes that kernels read of a weight with so many connections: the shorter form counts."""
+    return min(CONNECTION_BYTES * connections, 4.0 * size)
+
+
 class CsrPattern(NamedTuple, Generic[Index_co]):
     """Positions of the entries of a matrix [rows, columns]: row n has columns `indices[pointers[n] : pointers[n + 1]]`.
 

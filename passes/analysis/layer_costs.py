@@ -18,7 +18,7 @@ from redpebble.kernels.prediction import candidates, predicted_us
 from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.weights import Weight, weight_of
-from redpebble.sparse.csr import CONNECTION_BYTES, CscMatrix
+from redpebble.sparse.csr import CscMatrix, stored_bytes
 
 OTHER_BYTES_UNIT: Final = 1 << 19
 """Other layers are told apart by powers of two of this size: a measured time is for about the same surroundings."""
@@ -114,7 +114,7 @@ def linear_us(weight: SSAValue, rows: int, machine: Machine) -> float:
 def read_bytes(weight: Weight) -> int:
     """Return the bytes that the kernel of a weight reads, about: it is not chosen yet."""
     if isinstance(weight, CscMatrix):
-        return min(CONNECTION_BYTES * len(weight.values), 4 * weight.shape[0] * weight.shape[1])
+        return round(stored_bytes(len(weight.values), weight.shape[0] * weight.shape[1]))
     return weight.nbytes
 
 

@@ -1,7 +1,7 @@
 """Inputs that a model is pruned for: from an .npz, or from any iterable, as batches that fit the model."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import onnx
@@ -21,52 +21,6 @@ MASK: Final = "attention_mask"
 
 BATCH_VALUES: Final = 1 << 20
 """Values of an input that run at once, at most, if it is more than one sample: images are large."""
-
-HELD_OUT: Final = 8
-"""One of so many samples is held out: inputs that weights were fitted to lose half as much as others."""
-
-LEAST_SAMPLES: Final = 64
-"""Samples below which none is spared."""
-
-
-class Split(NamedTuple):
-    """Batches that weights are fitted to, and those that losses are measured on: the same where there are few."""
-
-    whole: Sequence[Feeds]
-    fitted: list[Feeds]
-    judged: list[Feeds]
-    is_held_out: NDArray[np.bool_]
-    """[samples], in the order of all batches."""
-
-
-def split_batches(graph: onnx.GraphProto, batches: Sequence[Feeds]) -> Split:
-    """Return batches in two parts: the last samples of each are held out, or whole ones where their size is fixed."""
-    counts = [min((len(value) for value in batch.values() if value.ndim), default=1) for batch in batches]
-    ends = np.cumsum(counts) // HELD_OUT
-    held = np.diff(ends, prepend=0)
-    inputs = {value.name: value.type.tensor_type.shape.dim[:1] for value in graph.input}
-    is_free = all(
-        value.ndim and len(value) == count and not (inputs[name] and inputs[name][0].HasField("dim_value"))
-        for batch, count in zip(batches, counts, strict=True)
-        for name, value in batch.items()
-    )
-    if not is_free:
-        held = np.array([count if number % HELD_OUT == HELD_OUT - 1 else 0 for number, count in enumerate(counts)])
-    if sum(counts) < LEAST_SAMPLES or not held.any():
-        return Split(batches, list(batches), list(batches), np.zeros(sum(counts), np.bool_))
-    first = [count - last for count, last in zip(counts, held, strict=True)]
-    is_held_out = np.concatenate([np.arange(count) >= start for count, start in zip(counts, first, strict=True)])
-    fitted = [_part(batch, slice(start), count) for batch, start, count in zip(batches, first, counts, strict=True)]
-    judged = [
-        _part(batch, slice(start, None), count) for batch, start, count in zip(batches, first, counts, strict=True)
-    ]
-    return Split(batches, [one for one in fitted if one], [one for one in judged if one], is_held_out)
-
-
-def _part(batch: Feeds, samples: slice, count: int) -> Feeds:
-    """Return some of so many samples of a batch, nothing where there are none; all may have no first axis in common."""
-    start, stop, _ = samples.indices(count)
-    return batch if stop - start == count else {name: value[samples] for name, value in batch.items() if stop > start}
 
 
 def batches_of(graph: onnx.GraphProto, feeds: Feeds | Iterable[Feeds]) -> list[Feeds]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from redpebble.model_rows import state_rows
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import PruneOptions
-from redpebble.pruning.runs.first_run import FirstRun, ImageSizes
+from redpebble.pruning.runs.call_sizes import CallSizes, ImageSizes
 from redpebble.pruning.runs.timing import BUDGET, MeasuredTimes, ModelClock
 
 Array = NDArray[np.float32]
@@ -26,14 +27,15 @@ class _Kind(NamedTuple):
     inputs: int
     outputs: int
     connections: int
+    rows: int
     images: ImageSizes | None
 
 
 class LayerClock:
-    """Times of layers for a call of some rows; layers of one size with as many connections are measured once."""
+    """Times of layers for a call; layers of one size with as many connections and rows are measured once."""
 
-    def __init__(self, options: PruneOptions, first: FirstRun) -> None:
-        self._options, self._first = options, first
+    def __init__(self, options: PruneOptions, call: CallSizes) -> None:
+        self._options, self._call = options, call
         self._known: dict[_Kind, MeasuredTimes] = {}
 
     def times(self, layer: PrunableLayer, weight: Array) -> MeasuredTimes:
@@ -42,21 +44,15 @@ class LayerClock:
         Raises:
             OracleError: onnxruntime refuses the layer.
         """
-        images = self._first.images.get(layer.name)
-        kind = _Kind(layer.inputs, layer.outputs, int(np.count_nonzero(weight)), images)
+        rows, images = self._call.rows_by_layer.get(layer.name, 0), self._call.images.get(layer.name)
+        kind = _Kind(layer.inputs, layer.outputs, int(np.count_nonzero(weight)), rows, images)
         if kind not in self._known:
             rng = np.random.default_rng(self._options.seed)
             dense = rng.standard_normal(weight.shape).astype(np.float32)
-            feeds = {"x": rng.standard_normal(self._shape(layer, images)).astype(np.float32)}
+            feeds = {"x": rng.standard_normal(_shape(layer, rows, images)).astype(np.float32)}
             before, after = self._model(layer, dense, feeds), self._model(layer, weight, feeds)
             self._known[kind] = ModelClock(before, feeds, self._options.threads, LAYER_BUDGET).times(after)
         return self._known[kind]
-
-    def _shape(self, layer: PrunableLayer, images: ImageSizes | None) -> tuple[int, ...]:
-        if layer.window is None or images is None:
-            return (self._options.rows, layer.inputs)
-        channels = layer.inputs // int(np.prod(layer.window.kernel))
-        return (round(self._first.images_with(self._options.rows)), channels, *images.sizes)
 
     def _model(self, layer: PrunableLayer, weight: Array, feeds: Mapping[str, Array]) -> onnx_ir.Model:
         x = feeds["x"]
@@ -74,5 +70,11 @@ class LayerClock:
         )
         opset = [onnx.helper.make_opsetid("", 17)]
         model = onnx_ir.from_proto(onnx.helper.make_model(graph, ir_version=8, opset_imports=opset))
-        state_rows(model, self._options.rows)
+        state_rows(model, len(x))
         return model
+
+
+def _shape(layer: PrunableLayer, rows: int, images: ImageSizes | None) -> tuple[int, ...]:
+    if layer.window is None or images is None:
+        return (rows, layer.inputs)
+    return (images.number, layer.inputs // prod(layer.window.kernel), *images.sizes)

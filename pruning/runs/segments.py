@@ -15,8 +15,8 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.pruning.graph_names import names_read
 from redpebble.pruning.layers import PrunableLayer
+from redpebble.pruning.runs.graph_names import names_read
 from redpebble.verification.oracle import Oracle, session_options
 
 Value = NDArray[Any]

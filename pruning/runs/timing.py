@@ -54,6 +54,14 @@ class ModelClock:
     """Its fastest round until now."""
 
     @property
+    def inputs(self) -> str:
+        """The names and shapes of the inputs that are measured, such as `x 1x3x224x224`."""
+        names = dict[str, list[str]]()
+        for name, value in self.feeds.items():
+            names.setdefault("x".join(map(str, value.shape)) or "()", []).append(name)
+        return "; ".join(f"{', '.join(some)} {shape}" for shape, some in names.items())
+
+    @property
     def _budget(self) -> Budget:
         # the time of one thread leaves out what other programs take: all is done by the thread that calls
         return replace(self.budget, clock=time.thread_time) if self.threads == 1 else self.budget

@@ -1,6 +1,6 @@
 """Densities within a time lose least of all that there are, and no layer gets one at which it would stay dense."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 
 import numpy as np
@@ -8,11 +8,11 @@ import pytest
 
 from redpebble.kernels.machine import Machine
 from redpebble.pruning.allocation import Option, allocated
-from redpebble.pruning.budgets import densities_of, options_of, within_loss, within_time
+from redpebble.pruning.budgets import densities_of, options_of, sparsest, uniform, within_loss, within_time
 from redpebble.pruning.layer_prices import GRID, LayerPrices
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import Goal, PruneOptions
-from redpebble.pruning.runs.first_run import FirstRun
+from redpebble.pruning.runs.call_sizes import CallSizes
 from redpebble.pruning.runs.timing import MeasuredTimes
 from redpebble.pruning.sensitivities import LossCurve
 from redpebble.pruning.solving.structures import structure_of
@@ -45,7 +45,7 @@ def layer_of(inputs: int, outputs: int) -> PrunableLayer:
 
 
 def prices_of(layer: PrunableLayer, rows: int) -> LayerPrices:
-    return LayerPrices([layer], PruneOptions(Goal("sparsity", 0.5), rows), FirstRun(1, rows, {}), Machine())
+    return LayerPrices([layer], PruneOptions(Goal("sparsity", 0.5), rows), CallSizes(1, {"one": rows}, {}), Machine())
 
 
 @pytest.mark.parametrize("rows", [1, 16, 128])
@@ -71,32 +71,54 @@ def test_a_structure_with_one_density_has_that_option_alone() -> None:
 LAYERS = {name: [Option(1.0, 100.0, 0.0), Option(0.5, 60.0, 0.1), Option(0.1, 20.0, 0.4)] for name in "abc"}
 
 
-def test_a_budget_is_what_is_left_of_the_time_beside_layers() -> None:
-    rest, tried = 40.0, list[float]()
+def rehearsal(beside: Callable[[Mapping[str, float]], float]) -> Callable[[Mapping[str, float]], MeasuredTimes]:
+    """Return what measures the times of all layers, and what is beside them."""
 
     def rehearse(densities: Mapping[str, float]) -> MeasuredTimes:
-        us = [next(one.us for one in some if one.density == densities[name]) for name, some in LAYERS.items()]
-        tried.append(rest + sum(us))
-        return MeasuredTimes(400.0, tried[-1])
+        us = (next(one.us for one in some if one.density == densities[name]) for name, some in LAYERS.items())
+        return MeasuredTimes(400.0, sum(us) + beside(densities))
 
-    found = within_time(LAYERS, 400.0, lambda: 400.0 / 1.5, rehearse)
-    assert found.rest_us == rest
-    assert tried[-1] == pytest.approx(rest + found.layers_us)
-    assert found.layers_us + rest <= 400 / 1.5
+    return rehearse
+
+
+def test_a_budget_is_what_is_left_of_the_time_beside_layers() -> None:
+    rehearse = rehearsal(lambda _: 40.0)
+    least = sparsest(LAYERS, rehearse, lambda: 400.0 / 1.5)
+    assert (least.us, least.allocation.rest_us) == (100.0, 40.0)
+    found = within_time(LAYERS, lambda: 400.0 / 1.5, rehearse, [least])
+    assert found.us == 260.0
+    assert found.allocation.rest_us == 40.0
     with pytest.raises(ValueError, match=r"0\.08 ms is out of reach, accepted is 0\.1 ms \(4\.00x as fast\) or more"):
-        within_time(LAYERS, 400.0, lambda: 80.0, rehearse)
+        sparsest(LAYERS, rehearse, lambda: 80.0)
 
 
 def test_the_best_of_what_was_tried_counts_where_times_do_not_add_up() -> None:
     """A layer that stays dense among sparse ones costs more than its price."""
+    rehearse = rehearsal(lambda densities: 60.0 * (1.0 in densities.values()))
+    found = within_time(LAYERS, lambda: 200.0, rehearse, [sparsest(LAYERS, rehearse, lambda: 200.0)])
+    assert found.allocation.layers_us == 180.0
+    assert found.us == 180.0
+
+
+@pytest.mark.parametrize("wanted", [340.0, 250.0, 180.0])
+def test_a_search_closes_in_on_the_time_where_layers_have_many_densities(wanted: float) -> None:
+    """What is beyond the time that is asked for is paid with quality, also where layers take longer than priced."""
+    fine = {name: [Option(1.0, 200.0, 0.0), *(Option(d, 200 * d, 1 / d) for d in GRID)] for name in "abc"}
 
     def rehearse(densities: Mapping[str, float]) -> MeasuredTimes:
-        layers = sum(next(one.us for one in some if one.density == densities[name]) for name, some in LAYERS.items())
-        return MeasuredTimes(400.0, layers + 60.0 * (1.0 in densities.values()))
+        return MeasuredTimes(600.0, 60.0 + sum(150 * density**0.8 for density in densities.values()))
 
-    found = within_time(LAYERS, 300.0, lambda: 200.0, rehearse)
-    assert found.layers_us == 180.0
-    assert found.rest_us == 0.0
+    for choose in (allocated, uniform):
+        found = within_time(fine, lambda: wanted, rehearse, [sparsest(fine, rehearse, lambda: wanted)], choose)
+        assert 0.93 * wanted <= found.us <= 1.02 * wanted
+
+
+def test_uniform_is_the_highest_density_for_all_that_gain_by_it() -> None:
+    layers = [*LAYERS.values(), [Option(1.0, 30.0, 0.0)]]
+    found = uniform(layers, 215.0)
+    assert found is not None
+    assert [option.density for option in found] == [0.5, 0.5, 0.5, 1.0]
+    assert uniform(layers, 80.0) is None
 
 
 def test_within_a_loss_is_the_shortest_time() -> None:

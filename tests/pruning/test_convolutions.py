@@ -15,7 +15,7 @@ from redpebble.pruning.layer_prices import LayerPrices
 from redpebble.pruning.layers import PrunableLayer, prunable_layers
 from redpebble.pruning.options import Goal, PruneOptions
 from redpebble.pruning.prune import prune
-from redpebble.pruning.runs.first_run import FirstRun
+from redpebble.pruning.runs.call_sizes import CallSizes
 from redpebble.pruning.runs.segments import SegmentedModel
 from redpebble.pruning.solving.structures import structure_of
 from redpebble.pruning.source_model import SourceModel
@@ -129,12 +129,11 @@ def test_a_block_and_its_shortcut_read_one_value_through_windows_of_their_own() 
 
 def test_convolutions_are_priced_by_pixels() -> None:
     source = SourceModel.read(network(), [])
-    first = FirstRun.of(SegmentedModel.of(source.proto, source.layers, 1), images(4), source.dense)
-    assert (first.rows, first.samples) == (4, 4)
-    assert [one.places for one in first.images.values()] == [(12, 12), (6, 6), (6, 6)]
-    prices = [
-        LayerPrices(source.layers, PruneOptions(Goal("sparsity", 0.5), rows), first, Machine()) for rows in (1, 5)
-    ]
+    segmented = SegmentedModel.of(source.proto, source.layers, 1)
+    calls = [CallSizes.of(segmented, images(count), source.dense) for count in (1, 5)]
+    assert [(call.rows, call.samples) for call in calls] == [(1, 1), (5, 5)]
+    assert [one.places for one in calls[0].images.values()] == [(12, 12), (6, 6), (6, 6)]
+    prices = [LayerPrices(source.layers, PruneOptions(Goal("sparsity", 0.5)), call, Machine()) for call in calls]
 
     def times(one: LayerPrices, layer: PrunableLayer) -> list[float]:
         return [one.dense_us(layer), *(one.sparse_us(layer, density) or np.inf for density in (0.1, 0.3))]
@@ -144,6 +143,24 @@ def test_convolutions_are_priced_by_pixels() -> None:
         assert five == pytest.approx([5 * time for time in one])
         assert one[1] < min(one[0], one[2])
         assert densities_of(layer, structure_of("equal"), prices[0])
+
+
+def test_a_network_of_images_and_tokens_has_both_at_the_sizes_of_the_data() -> None:
+    """Rows are images, and what is measured is no image that is cut until it has so few tokens."""
+    rng = np.random.default_rng(0)
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+    reader (float[n, 8, 4, w] x) => (float[n, w, 64] y) {
+        a = Conv<strides = [4, 1]>(x, w1)  flat = Constant<value_ints = [0, 64, -1]>()  b = Reshape(a, flat)
+        c = Transpose<perm = [0, 2, 1]>(b)  y = MatMul(c, w2)
+    }""")
+    for name, shape in (("w1", (64, 8, 4, 4)), ("w2", (64, 80))):
+        weight = rng.standard_normal(shape).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    data = {"x": rng.standard_normal((20, 8, 4, 23)).astype(np.float32)}
+    for rows, images in ((None, 1), (1, 1), (3, 3)):
+        report = prune(ir.from_proto(model), data, sparsity=0.5, rows=rows, method="magnitude").report
+        assert report.inputs == f"x {images}x8x4x23"
+        assert report.rows == images * 20
 
 
 @pytest.mark.slow

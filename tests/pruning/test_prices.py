@@ -8,7 +8,7 @@ from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.measured_prices import measured_corrections
 from redpebble.pruning.options import Goal, PruneOptions
 from redpebble.pruning.price_corrections import Anchor, Correction, correction_of
-from redpebble.pruning.runs.first_run import FirstRun
+from redpebble.pruning.runs.call_sizes import CallSizes
 from redpebble.pruning.runs.layer_times import LayerClock
 from redpebble.pruning.runs.timing import MeasuredTimes
 
@@ -19,7 +19,7 @@ def layer_of(inputs: int, outputs: int) -> PrunableLayer:
 
 def prices_of(layer: PrunableLayer, structure: str, rows: int = 64) -> LayerPrices:
     options = PruneOptions(Goal("sparsity", 0.5), rows, structure=structure)
-    return LayerPrices([layer], options, FirstRun(1, rows, {}), Machine())
+    return LayerPrices([layer], options, CallSizes(1, {"one": rows}, {}), Machine())
 
 
 def test_outputs_that_share_inputs_are_cheaper() -> None:
@@ -44,7 +44,7 @@ def test_corrections_are_exact_where_something_was_measured_and_geometric_betwee
 def test_corrected_gains_are_those_of_the_clock() -> None:
     large, small = layer_of(256, 256), layer_of(16, 128)
     options = PruneOptions(Goal("speedup", 2.0), 64, structure="1:8")
-    prices, clock = prices_of(large, "1:8"), LayerClock(options, FirstRun(1, 64, {}))
+    prices, clock = prices_of(large, "1:8"), LayerClock(options, CallSizes(1, {"one": 64}, {}))
     seen = list[tuple[str, int, int]]()
 
     def watch(what: str, done: int, total: int) -> None:

@@ -16,7 +16,8 @@ from tests.pruning.dense_networks import branched_network, samples
 from tests.support.command_line import exit_code
 
 WRONG = {
-    "--sparsity 0.5 --loss 0.1": "goal is sparsity, loss, accepted is one of",
+    "--sparsity 0.5 --loss 0.1": "goal is --sparsity and --loss, accepted is one of --speedup",
+    "": "goal is missing, accepted is one of --speedup, --time, --sparsity, --loss",
     "--sparsity 0.5 --structure odd": "unknown structure 'odd', accepted are free, equal",
     "--sparsity 0.5 --method odd": "unknown method 'odd', accepted are admm",
     "--sparsity 0.5 --keep odd": "no layer 'odd' to keep, accepted are left, right, deep, head",
@@ -104,7 +105,27 @@ def test_the_same_seed_gives_the_same_file(folder: Path, monkeypatch: pytest.Mon
     assert content["rows"] == 16
     assert content["parameter_efficiency"] > content["dense_efficiency"]
     assert content["goal"] == {"loss": 0.2}
-    assert content["bytes"] == 6 * content["connections"]
+    assert content["bytes"] == sum(min(6 * layer["connections"], 4 * 96 * 96) for layer in content["layers"])
+    assert content["inputs"] == "x 16x96"
+    low, high = content["loss_interval"]
+    assert low < content["loss"] < high
+
+
+def test_the_terminal_says_what_is_known_and_what_comes_next(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "prune m.onnx o.onnx --data d.npz --structure 2:8 --method magnitude --rows 16"
+    assert exit_code(monkeypatch, *words.split()) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "ms for x 16x96)" in said
+    assert "% with 95% confidence, on 80 samples, cross-validated in 5 folds" in said
+    assert "warning: 80 samples tell little: other inputs may lose" in said
+    assert "as large as before until redpebble optimize o.onnx o-optimized.onnx" in said
+    assert exit_code(monkeypatch, "optimize", "o.onnx", "o-optimized.onnx") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "with 95% confidence, on 80 samples" in said
+    assert "quality 1" not in said
+    assert (folder / "o-optimized.onnx").stat().st_size < 0.6 * (folder / "o.onnx").stat().st_size
 
 
 def test_an_interrupt_leaves_nothing_behind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,10 @@ def prune(
     loss: Annotated[
         float | None, typer.Option(metavar="L", help="So much of the outputs' variance may be lost, 0 to 1.")
     ] = None,
-    rows: Annotated[int, typer.Option(help="Rows that layers get at once: samples, or all tokens of a call.")] = 128,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Rows of a call: samples, or all tokens; 128 by default. Images where there are any; 1."),
+    ] = None,
     threads: Annotated[int, typer.Option(help="Threads that the model will run on.")] = 1,
     structure: Annotated[
         str,
@@ -52,14 +55,16 @@ def prune(
 ) -> None:
     """Make a dense model sparse, within a time or a loss.
 
-    One of --speedup, --time, --sparsity and --loss is the goal. Layers are pruned one after the other, each refitted to
-    the outputs that the dense model has on the data; where the goal is a time or a loss, each gets the density at which
-    the model loses least. Times are onnxruntime's, for the given rows and threads.
+    One of --speedup, --time, --sparsity and --loss is the goal, or a structure that has one density, such as 64:2:8.
+    Layers are pruned one after the other, each refitted to the outputs that the dense model has on the data; where the
+    goal is a time or a loss, each gets the density at which the model loses least. Times are onnxruntime's, for the
+    given rows and threads. The loss has an interval: samples that weights were not fitted to tell what others lose.
     """
     from redpebble.pruning.options import Goal, PruneOptions
     from redpebble.tools.pruning.command import PruneFiles, milliseconds, prune_and_print
 
-    goal = Goal.of(speedup, None if time is None else milliseconds(time), sparsity, loss)
+    limit = None if time is None else milliseconds(time)
+    goal = Goal.of({"speedup": speedup, "time": limit, "sparsity": sparsity, "loss": loss}, structure, "--")
     compares = report is not None and report.suffix == ".html"
     options = PruneOptions(
         goal, rows, threads, structure, method, tuple(keep or ()), seed, finetune, stages, None, precision, compares

@@ -66,19 +66,34 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
     result.save(files.output)
     report = result.report
     console.print(str(report), highlight=False)
+    if report.estimate.caution:
+        console.print(f"warning: {report.estimate.caution}", highlight=False)
     console.print(
-        f"{byte_text(4 * report.parameters)} of weights -> {byte_text(report.bytes)}; quality a million weights "
-        f"{report.dense_efficiency:.3g} -> {report.parameter_efficiency:.3g}",
+        f"{byte_text(4 * report.parameters)} of weights -> {byte_text(report.bytes)} that kernels read; quality a "
+        f"million weights {report.dense_efficiency:.3g} -> {report.parameter_efficiency:.3g}",
         highlight=False,
     )
     console.print(_table(report))
+    if report.obstacle:
+        console.print(report.obstacle, highlight=False)
     if report.measured.speedup < 1:
         console.print("slower than the dense model, which is as good: ask for a speedup, or for more zeros")
-    console.print(f"fast as redpebble.session({files.output.name!r}), or after redpebble optimize", highlight=False)
+    console.print(_next_step(files.output, options.precision), highlight=False, soft_wrap=True)
     if files.report is not None and options.compares:
         write_text(files.report, prune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))
     else:
         write_report(files.report, "prune", _content(result, options))
+
+
+def _next_step(output: Path, precision: str) -> str:
+    """Return where the file is fast, and what makes it small: zeros are stored until it is optimized."""
+    if precision == "int8":
+        return f"fast and small as it is, in redpebble.session({str(output)!r})"
+    small = output.with_name(f"{output.stem}-optimized{output.suffix}")
+    return (
+        f"fast in redpebble.session({str(output)!r}); the file holds the zeros, too, and is as large as before until\n"
+        f"  {shlex.join(['redpebble', 'optimize', str(output), str(small)])}"
+    )
 
 
 def _table(report: PruneReport) -> Table:
@@ -110,7 +125,12 @@ def _content(result: Pruned, options: PruneOptions) -> dict[str, object]:
         "finetune": {"seconds": options.finetune, "stages": options.stages, "labels": options.labels is not None},
         "layers": [asdict(layer) | {"density": layer.density} for layer in report.layers],
         "loss": report.loss,
-        "held_out": report.held_out,
+        "loss_interval": report.estimate.interval,
+        "loss_samples": report.estimate.samples,
+        "loss_folds": report.estimate.folds,
+        "caution": report.estimate.caution,
+        "obstacle": report.obstacle,
+        "inputs": report.inputs,
         "quality": report.quality,
         "rows": report.rows,
         "threads": report.threads,

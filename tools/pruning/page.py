@@ -53,13 +53,15 @@ def _head(name: str, report: PruneReport) -> str:
             ratio_text(times.speedup),
             f"{time_text(times.original_us)} → {time_text(times.pruned_us)} measured{predicted}",
         ),
-        Card("Quality", f"{100 * report.quality:.4g} %", "of the outputs' variance is left"),
+        Card("Lost", f"{100 * report.loss:.2f} %", f"of the outputs' variance, {report.estimate.range_text}"),
         Card(
             "Weights",
             count_text(report.connections),
             f"{100 * report.density:.3g} % of {count_text(report.parameters)}",
         ),
-        Card("Bytes of weights", byte_text(report.bytes), f"were {byte_text(4 * report.parameters)}"),
+        Card(
+            "Bytes of weights", byte_text(report.bytes), f"that kernels read, were {byte_text(4 * report.parameters)}"
+        ),
         Card(
             "Parameter efficiency",
             f"{report.parameter_efficiency:.3g}",
@@ -68,10 +70,11 @@ def _head(name: str, report: PruneReport) -> str:
     ]
     threads = f"{report.threads} thread{'' if report.threads == 1 else 's'}"
     lead = (
-        f"{ratio_text(times.speedup)} as fast as onnxruntime runs the original, for {report.rows} rows on {threads}: "
-        f"{100 * report.loss:.2g} % of the variance of the outputs on {report.judged_by} is lost."
+        f"{ratio_text(times.speedup)} as fast as onnxruntime runs the original, for {report.inputs} on {threads}: "
+        f"{report.estimate}."
     )
-    return f'<div><h1>{escape(name)}</h1><p class="lead">{escape(lead)}</p>{cards(shown)}</div>'
+    said = "".join(f"<p>{escape(text)}.</p>" for text in (report.estimate.caution, report.obstacle) if text)
+    return f'<div><h1>{escape(name)}</h1><p class="lead">{escape(lead)}</p>{cards(shown)}{said}</div>'
 
 
 def _picture(report: PruneReport) -> str:
@@ -81,7 +84,7 @@ def _picture(report: PruneReport) -> str:
     dots = [
         Dot("dense", report.measured.original_us / 1000, 1.0, "dense"),
         Dot(
-            f"this model: {time_text(report.measured.pruned_us)}, quality {report.quality:.3f}",
+            f"this model: {time_text(report.measured.pruned_us)}, {report.loss:.2%} lost",
             report.measured.pruned_us / 1000,
             report.quality,
             "this model",
@@ -96,7 +99,7 @@ def _picture(report: PruneReport) -> str:
         )
         dots += [
             Dot(
-                f"{method} at density {one.density:g}: {time_text(one.us)}, quality {one.quality:.3f}",
+                f"{method} at density {one.density:g}: {time_text(one.us)}, {1 - one.quality:.2%} lost",
                 one.us / 1000,
                 one.quality,
             )

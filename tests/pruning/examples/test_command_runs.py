@@ -16,7 +16,7 @@ def test_a_run_has_its_report_its_time_and_its_memory(tmp_path: Path) -> None:
     np.savez(tmp_path / "calibration.npz", x=samples(400))
     run = pruned_by_command(tmp_path, ["--sparsity", "0.75", "--rows", "16"])
     assert run.model.exists()
-    assert run.report["held_out"] == 50
+    assert run.report["loss_samples"] == 400
     assert 0.1 < run.gibibytes < 2
     assert run.processor_seconds > 0
     assert "25.0% left" in str(run)
