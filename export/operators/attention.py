@@ -29,9 +29,7 @@ def emit_attention(op: Attention, builder: NodeBuilder) -> tuple[ir.Value]:
     if not is_plain and builder.opset >= ATTENTION and not weighting.nan_as_zero and not any(roundings):
         return (_by_operator(op, builder),)
     queries = builder.node("Mul", _heads(op.q, heads.queries, HEADS_FIRST, builder), builder.scalar(weighting.scale))
-    keys, values = (
-        _keys_and_values(op, builder) if heads.queries == heads.keys else _shared_keys_and_values(op, builder)
-    )
+    keys, values = _keys_and_values(op, builder)
     scores = _rounded(builder.node("MatMul", queries, keys), roundings.products, builder)
     if op.mask is not None:
         scores = builder.node("Add", scores, builder.operand(op.mask))
@@ -54,30 +52,24 @@ def _rounded(x: ir.Value, roundings: Sequence[ActivationAttr], builder: NodeBuil
 
 
 def _keys_and_values(op: Attention, builder: NodeBuilder) -> tuple[ir.Value, ir.Value]:
-    """Return keys [B, heads, features, T] and values [B, heads, T, features], behind those of the past."""
-    heads, values = op.head_counts.keys, _heads(op.v, op.head_counts.keys, HEADS_FIRST, builder)
-    if not op.past:
-        return _heads(op.k, heads, KEYS_LAST, builder), values
-    past_keys, past_values = map(builder.operand, op.past)
-    keys = builder.node("Concat", past_keys, _heads(op.k, heads, HEADS_FIRST, builder), axis=2)
-    return builder.node("Transpose", keys, perm=ROWS_LAST), builder.node("Concat", past_values, values, axis=2)
+    """Return keys [B, heads, features, T] and values [B, heads, T, features], behind those of the past.
 
-
-def _shared_keys_and_values(op: Attention, builder: NodeBuilder) -> tuple[ir.Value, ir.Value]:
-    """Return the same with keys and values repeated, one for each head of queries that shares them."""
-    heads, found = op.head_counts, list[ir.Value]()
-    for index, (value, axes) in enumerate(((op.k, KEYS_LAST), (op.v, HEADS_FIRST))):
-        features = shape_of(value)[-1] // heads.keys
-        rows = builder.node("Reshape", builder.operand(value), builder.integers([0, 0, heads.keys, features]))
+    Those that several heads of queries share are repeated by a Gather, which no empty batch disturbs.
+    """
+    heads = op.head_counts
+    if not op.past and heads.queries == heads.keys:
+        return _heads(op.k, heads.keys, KEYS_LAST, builder), _heads(op.v, heads.keys, HEADS_FIRST, builder)
+    found: list[ir.Value] = []
+    for index, value in enumerate((op.k, op.v)):
+        rows = _heads(value, heads.keys, HEADS_FIRST, builder)
         if op.past:
-            past = builder.node("Transpose", builder.operand(op.past[index]), perm=HEADS_FIRST)
-            rows = builder.node("Concat", past, rows, axis=1)
-        apart = builder.node("Reshape", rows, builder.integers([0, 0, heads.keys, 1, features]))
-        repeats = builder.integers([1, 1, 1, heads.queries // heads.keys, 1])
-        joined = builder.integers([0, 0, heads.queries, features])
-        repeated = builder.node("Reshape", builder.node("Expand", apart, repeats), joined)
-        found.append(builder.node("Transpose", repeated, perm=axes))
-    return found[0], found[1]
+            rows = builder.node("Concat", builder.operand(op.past[index]), rows, axis=2)
+        if heads.queries != heads.keys:
+            copies = heads.queries // heads.keys
+            shared = builder.integers([head // copies for head in range(heads.queries)])
+            rows = builder.node("Gather", rows, shared, axis=1)
+        found.append(rows)
+    return builder.node("Transpose", found[0], perm=ROWS_LAST), found[1]
 
 
 def _without_later_keys(scores: ir.Value, builder: NodeBuilder) -> ir.Value:

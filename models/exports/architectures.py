@@ -188,17 +188,26 @@ def _gpt2(size: EncoderSize, vocabulary: int) -> Architecture:
     config = transformers.GPT2Config(
         vocab_size=vocabulary, n_embd=size.width, n_layer=size.layers, n_head=size.heads, n_positions=1024
     )
-    names = tuple(f"{kind}_{index}" for index in range(size.layers) for kind in ("key", "value"))
-    past = [torch.randn(2, size.heads, 5, size.width // size.heads) for _ in names]
-    examples = (torch.ones((2, 3), dtype=torch.int64), torch.ones((2, 8), dtype=torch.int64), past)
+    return _decoder_step(transformers.GPT2LMHeadModel(config), size.layers, (size.heads, size.width // size.heads))
+
+
+def _llama_step() -> Architecture:
+    small = TEXT["llama"]
+    config = transformers.LlamaConfig(**small.options(USUAL_TEXT))
+    config._attn_implementation = "eager"
+    past = (config.num_key_value_heads, WIDTH // HEADS)
+    return _decoder_step(transformers.LlamaForCausalLM(config), config.num_hidden_layers, past)
+
+
+def _decoder_step(network: Torch, layers: int, past: tuple[int, int]) -> Architecture:
+    """Return a step behind a past of so many heads of so many features in each layer."""
+    (heads, features), names = past, tuple(f"{kind}_{index}" for index in range(layers) for kind in ("key", "value"))
+    parts = [torch.randn(2, heads, 5, features) for _ in names]
+    examples = (torch.ones((2, 3), dtype=torch.int64), torch.ones((2, 8), dtype=torch.int64), parts)
     axes = {"input_ids": TOKEN_AXES, "attention_mask": {0: "batch", 1: "total"}}
     axes |= {f"past_{name}": {0: "batch", 2: "past"} for name in names}
     return Architecture(
-        DecoderStep(transformers.GPT2LMHeadModel(config)),
-        examples,
-        tuple(axes),
-        axes,
-        ("logits", *(f"present_{name}" for name in names)),
+        DecoderStep(network), examples, tuple(axes), axes, ("logits", *(f"present_{name}" for name in names))
     )
 
 
@@ -287,6 +296,7 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "yolov5s_640": lambda: _yolo(640),
         "whisper_tiny": lambda: _whisper(EncoderSize(384, 6, 4), 3000),
         "bart": _bart,
+        "llama_step": _llama_step,
         **{name: partial(_text, small) for name, small in TEXT.items()},
         **{name: partial(_seen, small) for name, small in IMAGES.items()},
         **{name: partial(_published, one) for name, one in PUBLISHED.items()},

@@ -53,6 +53,7 @@ FURTHER: Final[Mapping[str, Expected]] = {
     "gemma": Expected(3, 12),
     "gptj": Expected(3, 12),
     "llama": Expected(3, 14),
+    "llama_step": Expected(3, 15),  # heads share keys and values, behind a past
     "modernbert": Expected(3, 8),
     "mpnet": Expected(1, 12),
     "neox": Expected(3, 8),

@@ -59,11 +59,13 @@ def test_an_encoder_that_asks_for_its_batch_is_native(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["gpt2.dynamo", "gpt2.classic"])
-def test_the_step_of_a_decoder_is_native(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "heads", "features"), [("gpt2.dynamo", 4, 32), ("gpt2.classic", 4, 32), ("llama_step.classic", 2, 48)]
+)
+def test_the_step_of_a_decoder_is_native(name: str, heads: int, features: int) -> None:
     proto = stored_export(name, 0.9)
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    assert network(name).get_outputs()[1].shape == ["batch", 4, "(past + sequence)", 32]
+    assert network(name).get_outputs()[1].shape == ["batch", heads, "(past + sequence)", features]
     for batch, own, past in ((1, 1, 5), (2, 1, 33), (2, 7, 9), (1, 5, 0)):
         feeds = random_feeds(proto, {"batch": batch, "sequence": own, "past": past, "total": own + past})
         for expected, found in zip(session.run(None, feeds), network(name).run(None, feeds), strict=True):

@@ -6,11 +6,14 @@ copies = Expand(one, shape)      [B, kv_heads, copies, T, features]
 result = Reshape(copies, shape)  [B, kv_heads copies, T, features]
 ```
 
+or, as we write it, `Gather(keys, {0, 0, 1, 1}, axis 1)` for two heads with two copies each.
+
 Attention reads the keys where they are.
 """
 
 from typing import NamedTuple
 
+import numpy as np
 import onnx_ir
 
 from redpebble.dialect.symbolic_sizes import ONE
@@ -29,6 +32,9 @@ class Shared(NamedTuple):
 
 def shared_heads(conversion: Conversion, value: onnx_ir.Value) -> Shared:
     """Return what keys or values [B, heads, T, features] repeat: themselves where they repeat nothing."""
+    gathered = producer_of(value, "Gather")
+    if gathered is not None:
+        return _gathered(conversion, gathered) or Shared(value)
     joined = producer_of(value, "Reshape")
     expanded = None if joined is None else producer_of(joined.inputs[0], "Expand")
     apart = None if expanded is None else producer_of(expanded.inputs[0], "Unsqueeze")
@@ -41,3 +47,17 @@ def shared_heads(conversion: Conversion, value: onnx_ir.Value) -> Shared:
         return Shared(value)
     repeated = more == (*before[:2], more[2], *before[2:]) and after == (before[0], before[1] * more[2], *before[2:])
     return Shared(source, int(more[2].coefficient), (apart, expanded, joined)) if repeated else Shared(value)
+
+
+def _gathered(conversion: Conversion, node: onnx_ir.Node) -> Shared | None:
+    """Return what a Gather takes one head after the other of, each as often; None where it takes anything else."""
+    source, index = node.inputs
+    places = None if index is None else conversion.scope.constant_of(index)
+    if source is None or places is None or places.ndim != 1 or node.attributes.get_int("axis", 0) != 1:
+        return None
+    before = sizes_of_value(conversion, source)
+    heads = before[1].constant if len(before) == RANK else None
+    if not heads or places.size == 0 or places.size % heads:
+        return None
+    copies = places.size // heads
+    return Shared(source, copies, (node,)) if np.array_equal(places, np.arange(heads).repeat(copies)) else None

@@ -2,12 +2,14 @@
 
 import numpy as np
 import onnx
+import onnx_ir
 import pytest
 
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.foreign import ForeignOp
+from redpebble.export.export_model import export_model
 from redpebble.frontend.import_model import import_model
-from tests.frontend.import_oracle import assert_agrees, imported, model
+from tests.frontend.import_oracle import assert_agrees, feeds_of, imported, model, session
 
 REPEATED = (
     """one_{n} = Unsqueeze({n}, two) copies_{n} = Expand(one_{n}, copies) {n}_all = Reshape(copies_{n}, joined)"""
@@ -50,3 +52,33 @@ def test_copies_in_another_order_are_heads_of_their_own() -> None:
     assert_agrees(proto)
     (op,) = (op for op in imported(proto).walk() if isinstance(op, Attention))
     assert (op.head_counts.queries, op.head_counts.keys) == (6, 6)
+
+
+def test_a_gather_that_takes_heads_in_another_order_is_no_repetition() -> None:
+    for places in ([0, 0, 0, 1, 1, 1], [0, 1, 0, 1, 0, 1], [0, 0, 0, 0, 1, 1]):
+        text = "k_all = Gather<axis = 1>(k, places) v_all = Gather<axis = 1>(v, places) " + PRODUCTS
+        proto = model(
+            "(float[b,6,s,4] q, float[b,2,s,4] k, float[b,2,s,4] v) => (float[b,6,s,4] y)",
+            text,
+            opset=17,
+            weights={"places": np.array(places)},
+        )
+        module = import_model(proto, foreign="keep", whole=frozenset()).module
+        heads = [op.head_counts.keys for op in module.walk() if isinstance(op, Attention)]
+        assert heads == ([2] if places == [0, 0, 0, 1, 1, 1] else [6])
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_shared_heads_are_written_as_they_are_read(past: bool) -> None:
+    proto = repeated(past)
+    read = import_model(proto, foreign="keep", whole=frozenset())
+    written = onnx_ir.to_proto(export_model(read.module, read.model))
+    assert "Expand" not in {node.op_type for node in written.graph.node}
+    (op,) = (op for op in imported(written).walk() if isinstance(op, Attention))
+    assert (op.head_counts.queries, op.head_counts.keys, bool(op.past)) == (6, 2, past)
+    for size in (0, 3):
+        feeds = feeds_of(proto, size)
+        found = session(written).run(None, feeds)[0]
+        assert found.shape == (size, 6, size, 4)
+        if size:
+            np.testing.assert_allclose(found, session(proto).run(None, feeds)[0], rtol=1e-5, atol=1e-6)
