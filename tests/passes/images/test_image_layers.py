@@ -1,0 +1,175 @@
+"""Prices of images, worked out by hand from what a value, a tap and a line are said to take."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import FloatAttr, f64
+from xdsl.ir import Block, Operation, SSAValue
+
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.attributes.window import WindowAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
+from redpebble.dialect.ops.movement import ConcatOp
+from redpebble.dialect.symbolic_sizes import Size
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.passes.images.image_layers import (
+    IMAGE_SHARES,
+    IMAGES,
+    SPREAD_IMAGES,
+    ImageShares,
+    dense_us,
+    image_counts,
+    layer_us,
+    network_us,
+    pixels_of,
+    tiles_of,
+)
+from redpebble.sparse.csr import CscMatrix
+from tests.support.lowering_modules import function
+
+CHANNELS, HEIGHT, WIDTH = 5, 8, 10
+VALUES = CHANNELS * HEIGHT * WIDTH  # 400 of an image
+
+PLAIN = ImageShares(values=1.0, dense=1.0, taps=1.0, dense_taps=1.0, dense_powers=1.0)
+
+Make = Callable[[SSAValue], Sequence[Operation]]
+
+
+def window(kernel: int, stride: int = 1, dilation: int = 1) -> WindowAttr:
+    """A window whose result has as many pixels as the image, where it does not stride."""
+    pad = dilation * (kernel // 2)
+    return WindowAttr.of((kernel, kernel), (stride, stride), (dilation, dilation), (pad,) * 4)
+
+
+def made(make: Make, channels: int = CHANNELS, height: int = HEIGHT, width: int = WIDTH) -> Sequence[Operation]:
+    """Ops on images, those of constants left out."""
+    found: list[Operation] = []
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        found.extend(make(arguments[0]))
+        block.add_ops(found)
+        return found[-1].results
+
+    function([f32_tensor((DYNAMIC, channels, height, width))], body)
+    return [op for op in found if not isinstance(op, ConstantOp | SparseConstantOp)]
+
+
+def pool(kernel: int, stride: int = 1) -> Make:
+    return lambda x: [Pool2dOp(x, "average", window(kernel, stride))]
+
+
+def depthwise(kernel: int, dilation: int = 1) -> Make:
+    def make(x: SSAValue) -> Sequence[Operation]:
+        weight = ConstantOp(np.ones((kernel * kernel, CHANNELS), dtype=np.float32))
+        return [weight, Depthwise2dOp(x, weight.result, None, window(kernel, 1, dilation))]
+
+    return make
+
+
+def activate(kind: str) -> Make:
+    return lambda x: [ActivateOp(x, ActivationAttr.of(kind))]
+
+
+def add(x: SSAValue) -> Sequence[Operation]:
+    return [AddOp(x, x)]
+
+
+def conv(
+    kernel: int, outputs: int = 3, stride: int = 1, dilation: int = 1, us: float = 0.0, channels: int = CHANNELS
+) -> Make:
+    """A convolution whose kernel takes `us` a tile, and all of it 7 us in onnxruntime."""
+
+    def make(x: SSAValue) -> Sequence[Operation]:
+        weight = SparseConstantOp(CscMatrix.from_dense(np.ones((channels * kernel**2, outputs), dtype=np.float32)))
+        op = Conv2dOp(x, weight.results[0], None, window(kernel, stride, dilation))
+        op.kernel = KernelAttr.of("count_blocks", "by the test", {64: us})
+        op.dense_us = FloatAttr(7.0, f64)
+        return [weight, op]
+
+    return make
+
+
+PRICED: Sequence[tuple[str, Make, float]] = [
+    # 0.05 ns for each of 9 taps of 400 values
+    ("a pooling of 3 x 3", pool(3), 0.05 * 9 * 400),
+    ("one of 5 x 5", pool(5), 0.05 * 25 * 400),
+    # results are 5 channels of 4 x 5; the 400 values are moved for 1 ns each
+    ("a pooling with a stride", pool(3, 2), 0.05 * 9 * 100 + 1.0 * 400),
+    ("a depthwise convolution", depthwise(3), 0.05 * 9 * 400),
+    # 0.12 ns for each value that is read
+    ("a sum with itself, which is read once", add, 0.12 * 400),
+    ("an activation of few instructions", activate("relu"), 0.12 * 400),
+    # and 0.5 ns for a power of e
+    ("one that takes a power", activate("sigmoid"), (0.12 + 0.5) * 400),
+    ("channels next to each other", lambda x: [ConcatOp([x, x], 1)], 0.0),
+    # rows have room for a pad: 8 x 11 places are 2 tiles of 64
+    ("a kernel that takes 3 us a tile", conv(1, us=3.0), 2 * 3000.0),
+    # 0.1 ns for each of 45 taps and 128 places of tiles
+    ("the copies of a window", conv(3), 0.1 * 45 * 128),
+    # results of 4 x 5 pixels are one tile of 64
+    ("a convolution with a stride", conv(3, stride=2), 0.1 * 45 * 64 + 1.0 * 400),
+]
+
+
+@pytest.mark.parametrize(("make", "ns"), [pytest.param(make, ns, id=name) for name, make, ns in PRICED])
+def test_a_layer_has_the_price_of_its_parts(make: Make, ns: float) -> None:
+    (op,) = made(make)
+    assert layer_us(op, PLAIN) == pytest.approx(ns / 1e3)
+
+
+@pytest.mark.parametrize(("make", "ns"), [pytest.param(make, ns, id=name) for name, make, ns in PRICED])
+def test_what_comes_in_and_goes_out_is_moved(make: Make, ns: float) -> None:
+    ops = made(make)
+    moved = VALUES + pixels_of(ops[-1].results[0])
+    assert network_us(ops, PLAIN) == pytest.approx((ns + 1.0 * moved) / 1e3)
+
+
+@pytest.mark.parametrize(
+    ("make", "ns"),
+    [
+        (conv(3), 7000.0),
+        (pool(3, 2), 0.05 * 9 * 100),
+        (depthwise(3), 0.05 * 9 * 400),
+        (add, 0.12 * 400),
+        (activate("relu"), 0.12 * 400),
+        (activate("sigmoid"), (0.12 + 0.2) * 400),
+    ],
+)
+def test_onnxruntime_has_prices_of_its_own(make: Make, ns: float) -> None:
+    assert dense_us(made(make), PLAIN) == pytest.approx(ns / 1e3)
+
+
+@pytest.mark.parametrize("machine", IMAGE_SHARES)
+def test_a_machine_has_shares_of_these_prices(machine: str) -> None:
+    shares = IMAGE_SHARES[machine]
+    times = {
+        # what is read and written, taps, and the products of dense convolutions each have their own
+        add: (shares.values, shares.values),
+        pool(3): (shares.taps, shares.dense_taps),
+    }
+    for make, (ours, theirs) in times.items():
+        ops = made(make)
+        assert layer_us(ops[0], shares) == pytest.approx(ours * layer_us(ops[0], PLAIN))
+        assert dense_us(ops, shares) == pytest.approx(theirs * dense_us(ops, PLAIN))
+    (op,) = made(conv(1, us=3.0))
+    assert layer_us(op, shares) == layer_us(op, PLAIN)
+    assert dense_us([op], shares) == pytest.approx(shares.dense * 7.0)
+
+
+@pytest.mark.parametrize("dilation", range(1, 13))
+@pytest.mark.parametrize("of", [partial(conv, 3, 3, 1), partial(depthwise, 3)], ids=["sparse", "depthwise"])
+def test_windows_that_reach_half_a_row_beside_it_have_a_network_of_their_own(
+    of: Callable[[int], Make], dilation: int
+) -> None:
+    (op,) = made(of(dilation))
+    rows = Size.symbol("n")
+    (count,) = image_counts([op], dict.fromkeys([*op.operands, *op.results], (rows,))).values()
+    # rows of 10 pixels are 10 + dilation apart, and an image network ends at 1.5 times 10, and one for the pad
+    assert count == (SPREAD_IMAGES if dilation >= 6 else IMAGES) * rows
+    if isinstance(op, Conv2dOp):
+        assert tiles_of(op) == -(-HEIGHT * (WIDTH + (dilation if dilation >= 6 else 1)) // 64)
