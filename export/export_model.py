@@ -19,10 +19,10 @@ from redpebble.export.sparse_networks.node_and_function import allow_functions
 
 
 class Exported(NamedTuple):
-    """A model, and the digests of the nodes that stand for sparse networks."""
+    """A model, and the identities of the nodes that stand for sparse networks."""
 
     model: ir.Model
-    digests: Mapping[SparseNetworkOp, str]
+    identities: Mapping[SparseNetworkOp, str]
 
 
 def export_model(module: ModuleOp, original: ir.Model) -> ir.Model:
@@ -62,7 +62,7 @@ def exported(module: ModuleOp, original: ir.Model) -> Exported:
                 writer.write(op)
     if has_external_weights(original):
         remember_external_weights(taken_apart.model)
-    return Exported(taken_apart.model, writer.digests)
+    return Exported(taken_apart.model, writer.identities)
 
 
 def _main(module: ModuleOp) -> FuncOp:

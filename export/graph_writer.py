@@ -15,6 +15,8 @@ from redpebble.export.node_reads import defined_inside, replace_reads, values_re
 from redpebble.export.operators.table import emit
 from redpebble.export.original import OVERRIDABLE_SINCE, Original
 from redpebble.export.sparse_networks.node_and_function import SparseNetworks
+from redpebble.export.sparse_networks.node_content import written
+from redpebble.export.sparse_networks.node_format import node_identity
 from redpebble.export.writing.constant_origins import ConstantOrigin, Form, origin_of
 from redpebble.export.writing.initializers import Initializers
 from redpebble.export.writing.node_builder import NodeBuilder
@@ -42,7 +44,7 @@ class GraphWriter:
         self._naming = Naming(original, names, outputs)
         self._initializers = Initializers(original, names, origins, frozenset(self._read_outside(origins)))
         self._networks = SparseNetworks(original, self._initializers)
-        self.digests: dict[SparseNetworkOp, str] = {}
+        self.identities: dict[SparseNetworkOp, str] = {}
 
     def bind_arguments(self, names: Sequence[str]) -> None:
         """Let the arguments of the function be the graph inputs called `names`.
@@ -67,7 +69,7 @@ class GraphWriter:
     def write_network(self, op: SparseNetworkOp) -> None:
         """Add the node that stands for a sparse network."""
         node = self._networks.node(op, [self._value(value) for value in op.inputs])
-        self.digests[op] = node.attributes["digest"].as_string()
+        self.identities[op] = node_identity(*written(node))
         self._naming.name_nodes(op, [node], node.outputs)
         self._original.graph.append(node)
         for result, value in zip(op.results, node.outputs, strict=True):

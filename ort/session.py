@@ -1,25 +1,26 @@
 """Models with sparse networks inside onnxruntime: native code for their nodes, from what the model file holds."""
 
 import gc
-import hashlib
 import logging
 import mmap
 import os
 import time
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import onnxruntime
 
-from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, FORMAT, OP_TYPE
+from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, OP_TYPE
 from redpebble.foundation.log import LOG
 from redpebble.foundation.threads import usable_threads
-from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
 from redpebble.model_digest import model_digest
+from redpebble.ort.custom_ops.node import one_line
 from redpebble.ort.native.tables import CODES_COUNT, OPERATOR_COUNT
+from redpebble.ort.network_code import code_key, compile_network, network_in_session, ready_code
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, default_folder, load, store
@@ -31,71 +32,7 @@ if TYPE_CHECKING:
     import onnx_ir
     from xdsl.dialects.builtin import ModuleOp
 
-    from redpebble.export.sparse_networks.node_content import Attributes, Constants
     from redpebble.frontend.import_model import Source
-
-OPTIONS: Final = "sparse network"
-"""The salt that sets the code of a node apart in the cache from that of a model."""
-
-
-def checked_digest(op_type: str, attributes: "Attributes", constants: "Constants") -> bytes:
-    """Return the digest of what a node computes.
-
-    Raises:
-        ValueError: the node is not one that this version wrote, or was changed since.
-    """
-    version = attributes.get("format")
-    if version != FORMAT:
-        raise ValueError(f"{op_type}: the network has format {version}, accepted is {FORMAT}")
-    digest = hashlib.sha256(str(attributes.get("network", "")).encode())
-    for index, array in enumerate(constants):
-        if array is None:
-            raise ValueError(f"{op_type}: constant {index} is computed, accepted is an initializer")
-        digest.update(array.tobytes())
-    if digest.hexdigest() != attributes.get("digest"):
-        raise ValueError(f"{op_type}: network and constants do not have the digest that the node states")
-    return digest.digest()
-
-
-def compile_network(
-    op_type: str,
-    attributes: "Attributes",
-    constants: "Constants",
-    target: CpuTarget | None = None,
-    *,
-    threads: int | None = None,
-) -> Artefact:
-    """Return native code for a node, from the user's cache where it was compiled before.
-
-    It is cut for `threads` threads, None for all that this process may use; it runs on more and on fewer as well.
-
-    Raises:
-        ValueError: the node is not one that this version wrote, or was changed since.
-        ModelError: the network is not covered.
-    """
-    cpu = host_target() if target is None else target
-    threads = threads or usable_threads()
-    key = _key_of(checked_digest(op_type, attributes, constants), cpu, threads)
-    artefact = _ready().get(key) or load(default_folder(), key)
-    if artefact is None:
-        from redpebble.compiler import native_code
-        from redpebble.export.sparse_networks.node_content import network_model
-        from redpebble.options import Options
-
-        model = network_model(op_type, attributes, constants)
-        artefact = native_code(model, Options(threads=threads, is_node=True), target=cpu, cache=False)
-        store(default_folder(), key, artefact)
-    return artefact
-
-
-def _key_of(digest: bytes, cpu: CpuTarget, threads: int) -> str:
-    return cache_key(digest, cpu, f"{OPTIONS} threads={threads}")
-
-
-@cache
-def _ready() -> dict[str, Artefact]:
-    """Return the code, by key, of sessions that are being made: no cache may hold it."""
-    return {}
 
 
 def get_library_path(operator_count: int = OPERATOR_COUNT) -> str:
@@ -106,7 +43,7 @@ def get_library_path(operator_count: int = OPERATOR_COUNT) -> str:
     """
     from redpebble.ort.custom_ops.library import in_process_library, set_compiler
 
-    set_compiler(compile_network, operator_count)
+    set_compiler(network_in_session, operator_count)
     return str(in_process_library(operator_count))
 
 
@@ -163,61 +100,95 @@ def _may_have_free_images(made: onnxruntime.InferenceSession) -> bool:
     return any(not isinstance(size, int) or size < 1 for shape in images for size in shape[2:])
 
 
+class _Ready(NamedTuple):
+    """A model of which a session can be made: the one that was given, or what was made of it."""
+
+    model: "onnx_ir.Model | bytes | str"
+    is_original: bool = True
+    is_recalled: bool = False
+    """Whether it came from the cache, so that to optimize anew may help."""
+
+
 def _opened(model: "Source", options: onnxruntime.SessionOptions, making: Making) -> onnxruntime.InferenceSession:
-    """Return a session of a model, optimized where it is not yet."""
+    """Return a session of a model, optimized where it is not yet; of the model itself where that is not taken."""
     made: list[str] = []
+    refusal = ""
     try:
-        ready = _ready_model(model, threads_of(options), made)
-        if made:
-            from redpebble.runtime.memory import return_free_memory
-
-            # what was compiled from is held by cycles, and may be several times the model
-            gc.collect()
-            return_free_memory()
-        if isinstance(ready, str | bytes):
-            return _session_of(ready, options, making)
-        from redpebble.export.loadable_model import loadable
-
-        with loadable(ready) as source:
-            return _session_of(source, options, making)
+        for ready in _ways(model, threads_of(options), made):
+            given_up: list[str] = []
+            try:
+                found = _made_of(ready.model, options, making, given_up)
+            except Exception as error:
+                if ready.is_original:
+                    raise
+                refusal = one_line(error)
+                continue
+            if given_up and ready.is_recalled:
+                continue
+            if ready.is_original and refusal:
+                given_up.append(f"the model runs as it is, onnxruntime does not take the optimized one: {refusal}")
+            for line in given_up:
+                LOG.warning("%s", line)
+            return found
+        raise AssertionError("the last way is the model itself")
     finally:
         for key in made:
-            _ready().pop(key, None)
+            ready_code().pop(key, None)
 
 
-def _ready_model(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model | bytes | str":
-    """Return a model with sparse networks: as it is, or optimized, as the cache has it where it can be kept there.
+def _ways(model: "Source", threads: int, made: list[str]) -> "Iterator[_Ready]":
+    """Yield forms of a model that sessions can be made of, each where the ones before were of no use.
 
     The keys of code that was compiled on the way are added to `made`.
     """
     if holds_networks(model):
-        return _as_it_is(model)
+        yield _Ready(_as_it_is(model))
+        return
     folder = default_folder()
     digest = model_digest(model, folder)
-    if digest is None:
-        return _compiled(model, threads, made)
-    path = folder / f"{cache_key(digest, host_target(), 'session')}.onnx"
-    content = recalled(path)
-    if content is not None:
+    path = None if digest is None else folder / f"{cache_key(digest, host_target(), 'session')}.onnx"
+    content = None if path is None else recalled(path)
+    if path is not None and content is not None:
         note_use(path)
-        if holds_networks(content):
+        if content:
             LOG.info("the optimized model came from the cache, %s", folder)
         else:
             LOG.warning(NOTHING_TAKEN, "no layer is taken, as was found before")
-        return content or _as_it_is(model)
-    import onnx_ir
+        yield _Ready(content or _as_it_is(model), is_original=not content, is_recalled=bool(content))
+    ready = _made_ready(model, path, threads, made)
+    yield ready
+    if not ready.is_original:
+        yield _Ready(_as_it_is(model))
 
+
+def _made_ready(model: "Source", path: Path | None, threads: int, made: list[str]) -> _Ready:
+    """Return an optimized model, and keep it in the cache, at `path`, where it can be kept there."""
     from redpebble.export.save_model import model_bytes
+    from redpebble.runtime.memory import return_free_memory
 
     LOG.info("the model is optimized once, for the cache")
     ready = _compiled(model, threads, made)
+    if made:
+        # what was compiled from is held by cycles, and may be several times the model
+        gc.collect()
+        return_free_memory()
     # of a model in which nothing can be gained no copy is kept, nor made
-    content = model_bytes(ready) if isinstance(ready, onnx_ir.Model) else b""
-    if content is None:
-        return ready
-    keep(path, content)
-    make_room(folder, path)
-    return content or ready
+    content = b"" if ready.is_original else model_bytes(cast("onnx_ir.Model", ready.model))
+    if path is not None and content is not None:
+        keep(path, content)
+        make_room(path.parent, path)
+    return ready._replace(model=content) if content else ready
+
+
+def _made_of(
+    model: "onnx_ir.Model | bytes | str", options: onnxruntime.SessionOptions, making: Making, given_up: list[str]
+) -> onnxruntime.InferenceSession:
+    if isinstance(model, str | bytes):
+        return _session_of(model, options, making, given_up)
+    from redpebble.export.loadable_model import loadable
+
+    with loadable(model) as source:
+        return _session_of(source, options, making, given_up)
 
 
 def _as_it_is(model: "Source") -> "onnx_ir.Model | bytes | str":
@@ -231,10 +202,10 @@ def _as_it_is(model: "Source") -> "onnx_ir.Model | bytes | str":
     return read_model(model, any_version=True)
 
 
-def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model | bytes | str":
+def _compiled(model: "Source", threads: int, made: list[str]) -> _Ready:
     """Return an optimized model, and have the code for its networks ready: from the IR, which nodes only hold packed.
 
-    A model of which nothing is known, as it is too large for what it holds, stays as it is.
+    A model without networks stays as it is: written anew it would be no faster, and round elsewhere.
 
     The keys of the code are added to `made`.
 
@@ -250,12 +221,16 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model 
 
     cpu = host_target()
 
-    def on_network(digest: str, network: "ModuleOp") -> None:
-        key = _key_of(bytes.fromhex(digest), cpu, threads)
+    def on_network(identity: str, network: "ModuleOp") -> None:
+        key = code_key(identity, cpu, threads)
         if load(default_folder(), key) is None:
-            _ready()[key] = network_code(network, threads, cpu, default_folder())
+            try:
+                ready_code()[key] = network_code(network, threads, cpu, default_folder())
+            except Exception as error:
+                LOG.info("a network was not compiled from the IR: %s", one_line(error))
+                return  # its node may be
             made.append(key)
-            store(default_folder(), key, _ready()[key])
+            store(default_folder(), key, ready_code()[key])
 
     begun = time.perf_counter()
     found = optimized(model, Options("optimize"), on_network)
@@ -268,16 +243,16 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> "onnx_ir.Model 
             time.perf_counter() - begun,
         )
     check_written_out(found.model)
-    if found.left is not None or found.networks:
-        return found.model
+    if found.networks:
+        return _Ready(found.model, is_original=False)
     if isinstance(model, onnx.ModelProto) and model.ByteSize() < PROTOBUF_LIMIT:
-        return model.SerializeToString()  # ten times as fast as to write what was read of it
+        return _Ready(model.SerializeToString())  # ten times as fast as to write what was read of it
     # a model in memory was read as it is, which takes too long to do twice
-    return _as_it_is(model) if isinstance(model, str | os.PathLike | bytes) else found.model
+    return _Ready(_as_it_is(model) if isinstance(model, str | os.PathLike | bytes) else found.model)
 
 
 def _session_of(
-    source: str | bytes, options: onnxruntime.SessionOptions, making: Making
+    source: str | bytes, options: onnxruntime.SessionOptions, making: Making, given_up: list[str]
 ) -> onnxruntime.InferenceSession:
     from redpebble.ort.custom_ops.library import set_compiler
 
@@ -294,7 +269,7 @@ def _session_of(
         _registered()[options] = known = count
     elif known < count:
         LOG.warning("options of a smaller model are used again: networks from number %d on are not compiled", known)
-    set_compiler(partial(compile_network, threads=threads_of(options)), known)
+    set_compiler(partial(network_in_session, threads=threads_of(options), given_up=given_up), known)
     return making(source)
 
 
@@ -360,26 +335,55 @@ def write_library(model: "Source", path: Path) -> tuple[str, ...]:
 
     Raises:
         ModelError: the model is unreadable.
-        ValueError: the model has no sparse network, or this machine makes no libraries.
+        ValueError: the model has no sparse network, or none that becomes code; or this machine makes no libraries.
         OSError: the file cannot be written.
     """
-    from redpebble.export.sparse_networks.node_content import written
     from redpebble.foundation.atomic_files import replacing
+    from redpebble.frontend.errors import ModelError
     from redpebble.frontend.reading.model_source import read_model
-    from redpebble.ort.custom_ops.library import build_library, code_of_levels
+    from redpebble.ort.custom_ops.library import build_library
     from redpebble.ort.native.tables import LEVELS
 
+    operators: dict[str, list[onnx_ir.Node]] = {}
+    for graph in read_model(model).graphs():
+        for node in graph:
+            if node.domain == DOMAIN:
+                operators.setdefault(node.op_type, []).append(node)
     variants: dict[str, dict[str, dict[str, Artefact]]] = {}
-    for node in read_model(model).graph:
-        if node.domain != DOMAIN:
-            continue
-        op_type, attributes, constants = written(node)
-        digests = variants.setdefault(op_type, {})
-        digest = str(attributes.get("digest", ""))
-        if digest not in digests:
-            digests[digest] = code_of_levels(partial(compile_network, op_type, attributes, constants))
+    reasons: list[str] = []
+    for op_type, nodes in operators.items():
+        try:
+            variants[op_type] = _code_by_digest(nodes)
+        except (ModelError, ValueError) as error:
+            # an operator that the library does not know runs as its function
+            reasons.append(f"{op_type} runs as its function, without native code: {one_line(error)}")
+    if operators and not variants:
+        raise ValueError("; ".join(reasons))
+    for line in reasons:
+        LOG.warning("%s", line)
     image = build_library({name: list(digests.items()) for name, digests in variants.items()}, path.name)
     with replacing(path) as file:
         file.write(image)
     made = {level for digests in variants.values() for artefacts in digests.values() for level in artefacts}
     return tuple(level for level in LEVELS if level in made)
+
+
+def _code_by_digest(nodes: "Sequence[onnx_ir.Node]") -> dict[str, dict[str, Artefact]]:
+    """Return the code of nodes of one operator: by the digest that a node states, and the level of CPUs.
+
+    Raises:
+        ModelError: a network is not covered.
+        ValueError: a node was changed since it was written, or onnxruntime cannot have its sizes.
+    """
+    from redpebble.export.sparse_networks.node_content import written
+    from redpebble.ort.custom_ops.library import code_of_levels
+
+    found: dict[str, dict[str, Artefact]] = {}
+    for node in nodes:
+        op_type, attributes, constants = written(node)
+        digest = str(attributes.get("digest", ""))
+        if digest not in found:
+            found[digest] = code_of_levels(partial(compile_network, op_type, attributes, constants))
+    for artefact in (one for levels in found.values() for one in levels.values()):
+        network_table(artefact.program, symbols_of(artefact.program, ""), IN_ONNXRUNTIME)
+    return found

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import signal
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -42,6 +43,14 @@ def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     level = logger.level
     yield
     logger.setLevel(level)
+
+
+@pytest.fixture
+def raised_interrupts() -> Iterator[None]:
+    """Ctrl-C is a KeyboardInterrupt, as in a terminal; processes in the background ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

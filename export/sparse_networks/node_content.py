@@ -2,16 +2,13 @@
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import onnx
 import onnx_ir
 from google.protobuf.message import DecodeError
-from numpy.typing import NDArray
 
-Attributes = Mapping[str, str | int]
-Constants = Sequence[NDArray[Any] | None]
+from redpebble.export.sparse_networks.node_format import Attributes, Constants
 
 MOST_BYTES: Final = 1 << 28
 """Bytes of a node's network, which holds no weights."""

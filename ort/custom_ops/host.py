@@ -3,23 +3,23 @@
 import atexit
 import ctypes
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from numpy.typing import NDArray
-
+from redpebble.export.sparse_networks.node_format import Attributes, Constants
 from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME
-from redpebble.ort.custom_ops.node import OrtFunctions, OrtNode
+from redpebble.ort.custom_ops.network_session import NetworkSession
+from redpebble.ort.custom_ops.node import INTERRUPT, OrtFunctions, OrtNode, one_line
 from redpebble.ort.native.code import MESSAGE_BYTES
-from redpebble.ort.native.tables import HOST_VARIABLE
+from redpebble.ort.native.tables import HOST_VARIABLE, HostWord
 from redpebble.runtime.loaded_network import LoadedNetwork, load_network
 from redpebble.runtime.memory import address_of
 from redpebble.runtime.store.artefact import Artefact
 
-Compiler = Callable[[str, Mapping[str, str | int], Sequence[NDArray[Any] | None]], Artefact]
-"""(operator, attributes, constants) -> native code."""
+Compiler = Callable[[str, Attributes, Constants], Artefact | LoadedNetwork | NetworkSession]
+"""(operator, attributes, constants) -> native code, or a session of what the node computes where there can be none."""
 
 INTEGERS: Final = ("activations", "format")
 TEXTS: Final = ("network", "digest")
@@ -31,13 +31,18 @@ class Host:
     def __init__(self, library: Path) -> None:
         """Open the library, which onnxruntime opens by the same path, and put our functions in."""
         self._library = ctypes.CDLL(str(library))
-        self._networks: dict[int, LoadedNetwork] = {}
+        self._networks: dict[int, LoadedNetwork | NetworkSession] = {}
         self._numbers = itertools.count(1)
         self._compiler: Compiler | None = None
         make = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 5)
         drop = ctypes.CFUNCTYPE(None, ctypes.c_int64)
-        self._functions = (make(self._make), drop(self._drop))
-        self._slots = (ctypes.c_void_p * len(self._functions)).in_dll(self._library, HOST_VARIABLE)
+        run = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 2)
+        self._functions = {
+            HostWord.Make: make(self._make),
+            HostWord.Drop: drop(self._drop),
+            HostWord.Run: run(self._run),
+        }
+        self._slots = (ctypes.c_void_p * len(HostWord)).in_dll(self._library, HOST_VARIABLE)
         self.open()
         atexit.register(self.close)
 
@@ -52,32 +57,48 @@ class Host:
 
     def open(self) -> None:
         """Put our functions in."""
-        for index, function in enumerate(self._functions):
-            self._slots[index] = ctypes.cast(function, ctypes.c_void_p).value
+        for word, function in self._functions.items():
+            self._slots[word] = ctypes.cast(function, ctypes.c_void_p).value
 
     def close(self) -> None:
         """Take our functions out: sessions that outlive the interpreter must not call into it."""
-        for index in range(len(self._functions)):
-            self._slots[index] = None
+        for word in HostWord:
+            self._slots[word] = None
 
     def _make(self, name: int, api: int, info: int, header: int, message: int) -> int:
-        """Make the network of a node; return its number, or 0 with a message."""
+        """Make the network of a node; return its number, negative where it is run from here, or 0 with a message."""
         operator = ctypes.string_at(name).decode()
         try:
-            artefact = self._compiled(operator, OrtNode(OrtFunctions(api), info))
-            network = load_network(*artefact, IN_ONNXRUNTIME)
-        except Exception as error:  # nothing may pass into native code; whatever it is, the session says it
-            text = " ".join(str(error).split()) or type(error).__name__
-            text = text.removeprefix(f"{operator}: ")
-            content = text.encode()[: MESSAGE_BYTES - 1] + b"\0"
+            made = self._compiled(operator, OrtNode(OrtFunctions(api), info))
+            network = load_network(*made, IN_ONNXRUNTIME) if isinstance(made, Artefact) else made
+            number = next(self._numbers)
+            self._networks[number] = network
+        except BaseException as error:  # nothing may pass into native code; whatever it is, the session says it
+            self._note(error)
+            content = one_line(error).removeprefix(f"{operator}: ").encode()[: MESSAGE_BYTES - 1] + b"\0"
             ctypes.memmove(message, content, len(content))
             return 0
-        number = next(self._numbers)
-        self._networks[number] = network
         ctypes.c_uint64.from_address(header).value = address_of(network.table)
-        return number
+        return -number if isinstance(network, NetworkSession) else number
 
-    def _compiled(self, operator: str, node: OrtNode) -> Artefact:
+    def _run(self, number: int, api: int, context: int) -> int:
+        """Run a network that has no native code; return a status."""
+        functions = OrtFunctions(api)
+        try:
+            network = self._networks[-number]
+            if isinstance(network, NetworkSession):
+                network.run(functions, context)
+        except BaseException as error:  # as above
+            self._note(error)
+            return functions.status(one_line(error))
+        return 0
+
+    def _note(self, error: BaseException) -> None:
+        """Let an interrupt be raised behind native code."""
+        if isinstance(error, KeyboardInterrupt):
+            self._slots[HostWord.Behind] = INTERRUPT
+
+    def _compiled(self, operator: str, node: OrtNode) -> Artefact | LoadedNetwork | NetworkSession:
         if self._compiler is None:
             raise ValueError("no compiler is set")
         attributes: dict[str, str | int] = {name: node.integer(name) for name in INTEGERS}
@@ -85,7 +106,7 @@ class Host:
         return self._compiler(operator, attributes, node.constants(int(attributes["activations"])))
 
     def _drop(self, number: int) -> None:
-        self._networks.pop(number, None)
+        self._networks.pop(abs(number), None)
 
 
 @cache

@@ -28,6 +28,12 @@ DTYPES: Final[dict[int, np.dtype[Any]]] = {
 }
 """onnxruntime's numbers for element types."""
 
+FAILED: Final = 1
+"""`ORT_FAIL`."""
+
+INTERRUPT: Final = ctypes.cast(ctypes.pythonapi.PyErr_SetInterrupt, ctypes.c_void_p).value
+"""A function that tells the interpreter of Ctrl-C, which it raises where it next runs."""
+
 Word = ctypes.c_void_p | bytes | int | None
 """An argument of onnxruntime: an address, a text, a number."""
 
@@ -68,6 +74,11 @@ class OrtFunctions:
         result = ctypes.c_uint64(0)
         self.call(slot, *arguments, ctypes.addressof(result))
         return result.value
+
+    def status(self, message: str) -> int:
+        """Return a status of onnxruntime that says what went wrong."""
+        create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+        return create(self.function(Slot.CreateStatus))(FAILED, message.encode()) or 0
 
     def release(self, slot: int, value: int) -> None:
         """Give a thing back."""
@@ -117,26 +128,41 @@ class OrtNode:
         self.functions.call(Slot.KernelInfoGetConstantInput_tensor, self.info, index, *addresses)
         if not is_constant.value or value.value is None:
             return None
-        info = self.functions.word(Slot.GetTensorTypeAndShape, value)
-        try:
-            element = self.functions.word(Slot.GetTensorElementType, info)
-            shape = self._shape(info)
-        finally:
-            self.functions.release(Slot.ReleaseTensorTypeAndShapeInfo, info)
-        dtype = DTYPES.get(element)
-        if dtype is None:
-            raise ValueError(f"input {index} has element type {element}, accepted are {_numbers(list(DTYPES))}")
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        address = self.functions.word(Slot.GetTensorMutableData, value)
-        # a copy: onnxruntime may drop the initializer once all nodes are made
-        content = ctypes.string_at(address, size) if size else b""
-        return np.frombuffer(content, dtype=dtype).reshape(shape)
+        return tensor_at(self.functions, value.value, f"input {index}")
 
-    def _shape(self, info: int) -> list[int]:
-        rank = self.functions.word(Slot.GetDimensionsCount, info)
-        dims = (ctypes.c_int64 * max(rank, 1))()
-        self.functions.call(Slot.GetDimensions, info, ctypes.addressof(dims), rank)
-        return list(dims[:rank])
+
+def one_line(error: BaseException) -> str:
+    """Return what an error says, the name of its kind where it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def tensor_at(functions: OrtFunctions, value: int, name: str) -> NDArray[Any]:
+    """Return a copy of the tensor in an `OrtValue`.
+
+    Raises:
+        ValueError: numpy has no type for it.
+    """
+    info = functions.word(Slot.GetTensorTypeAndShape, value)
+    try:
+        element = functions.word(Slot.GetTensorElementType, info)
+        shape = _shape(functions, info)
+    finally:
+        functions.release(Slot.ReleaseTensorTypeAndShapeInfo, info)
+    dtype = DTYPES.get(element)
+    if dtype is None:
+        raise ValueError(f"{name} has element type {element}, accepted are {_numbers(list(DTYPES))}")
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    address = functions.word(Slot.GetTensorMutableData, value)
+    # a copy: onnxruntime may drop an initializer once all nodes are made
+    content = ctypes.string_at(address, size) if size else b""
+    return np.frombuffer(content, dtype=dtype).reshape(shape)
+
+
+def _shape(functions: OrtFunctions, info: int) -> list[int]:
+    rank = functions.word(Slot.GetDimensionsCount, info)
+    dims = (ctypes.c_int64 * max(rank, 1))()
+    functions.call(Slot.GetDimensions, info, ctypes.addressof(dims), rank)
+    return list(dims[:rank])
 
 
 def _numbers(values: Sequence[int]) -> str:

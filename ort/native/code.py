@@ -7,7 +7,7 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.words import Body, WordCode
+from redpebble.lowering.calls.words import NULL, Body, WordCode
 from redpebble.lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
 from redpebble.ort.native.api import INVALID_ARGUMENT, Slot
 
@@ -105,6 +105,20 @@ class OrtBody(Body):
                 self.call("append_text", cursor, part)
         self.builder.store(ir.Constant(BYTE, 0), self.pointer(cursor, 0))
         return self.ort(api, Slot.CreateStatus, ir.Constant(I32, INVALID_ARGUMENT), text)
+
+
+def emit_call_behind(code: OrtCode, variable: str, word: int) -> None:
+    """Emit `call_behind ()`: call what the host has put into a word, once.
+
+    An interrupt that came while Python code was called from here can be raised only when that has returned.
+    """
+    body = code.body("call_behind", VOID, [])
+    host = code.module.get_global(variable)
+    function = body.pointer(host, word)
+    with body.when(body.builder.not_(body.is_null(function))):
+        body.put(host, word, NULL)
+        body.call_at(function, VOID, [])
+    body.builder.ret_void()
 
 
 def emit_messages(code: OrtCode) -> None:

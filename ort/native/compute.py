@@ -27,7 +27,7 @@ class Kernel(IntEnum):
     Threads = 3
     ShapeOf = 4
     Owner = 5
-    """Handle by which the host knows the network; 0 where it lies in the library."""
+    """Number by which the host knows the network, negative where the host runs it; 0 where it lies in the library."""
     SoloCalls = 6
     """Number of teams in a row that no other thread has joined."""
 
@@ -36,7 +36,7 @@ KERNEL_BYTES: Final = 56
 
 
 def emit_compute(code: OrtCode) -> None:
-    """Emit `compute (kernel, context) -> status`, which is KernelComputeV2."""
+    """Emit `compute (kernel, context) -> status`."""
     emit_relax(code, WAITING, x86=True)
     _emit_report(code)
     _emit_parallel(code)

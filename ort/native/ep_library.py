@@ -11,7 +11,7 @@ from llvmlite import ir
 from redpebble.lowering.calls.words import NULL
 from redpebble.lowering.llvm.builder import I32, I64, POINTER, i64
 from redpebble.ort.native.api import API_VERSION
-from redpebble.ort.native.code import OrtCode, emit_messages
+from redpebble.ort.native.code import OrtCode, emit_call_behind, emit_messages
 from redpebble.ort.native.compute import emit_compute
 from redpebble.ort.native.cpu import emit_cpu
 from redpebble.ort.native.ep_api import ComputeInfo
@@ -19,7 +19,7 @@ from redpebble.ort.native.ep_api import ComputeInfo
 EP_NAME: Final = "RedpebbleExecutionProvider"
 EP_VENDOR: Final = "redpebble"
 EP_HOST_VARIABLE: Final = "redpebble_provider_host"
-"""Exported: a word for each of `HOST_FUNCTIONS`, the function of this process, or null."""
+"""Exported: a word for each of `HOST_FUNCTIONS`, the function of this process or null, and one as `HostWord.Behind`."""
 
 CREATE: Final = "CreateEpFactories"
 RELEASE: Final = "ReleaseEpFactory"
@@ -89,7 +89,8 @@ def _emit_state(code: OrtCode) -> None:
 
 
 def _emit_host_functions(code: OrtCode) -> None:
-    host = code.variable(EP_HOST_VARIABLE, len(HOST_FUNCTIONS))
+    host = code.variable(EP_HOST_VARIABLE, len(HOST_FUNCTIONS) + 1)
+    emit_call_behind(code, EP_HOST_VARIABLE, len(HOST_FUNCTIONS))
     for index, (name, count) in enumerate(HOST_FUNCTIONS.items()):
         body = code.body(name, POINTER, [POINTER] * count, exported=True)
         function = body.pointer(host, index)
@@ -99,4 +100,6 @@ def _emit_host_functions(code: OrtCode) -> None:
                 body.builder.ret(body.status(api, "the provider needs `redpebble.register()` in this process"))
             else:
                 body.builder.ret(NULL)
-        body.builder.ret(body.call_at(function, POINTER, list(body.args)))
+        result = body.call_at(function, POINTER, list(body.args))
+        body.call("call_behind")
+        body.builder.ret(result)

@@ -61,7 +61,7 @@ OPERATOR_FUNCTIONS: Final[dict[CustomOp, str]] = {
     CustomOp.GetExecutionProviderType: "provider",
     CustomOp.KernelDestroy: "destroy",
     CustomOp.CreateKernelV2: "create",
-    CustomOp.KernelComputeV2: "compute",
+    CustomOp.KernelComputeV2: "run",
     CustomOp.InferOutputShapeFn: "infer_shapes",
 }
 

@@ -7,9 +7,9 @@ from llvmlite import ir
 from redpebble.export.sparse_networks.node_format import FORMAT
 from redpebble.lowering.calls.table import Header
 from redpebble.lowering.calls.words import NULL
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
+from redpebble.lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
 from redpebble.ort.native.api import ARENA_ALLOCATOR, DEFAULT_MEMORY, CustomOp, Slot
-from redpebble.ort.native.code import MESSAGE_BYTES, OrtBody, OrtCode
+from redpebble.ort.native.code import MESSAGE_BYTES, OrtBody, OrtCode, emit_call_behind
 from redpebble.ort.native.compute import KERNEL_BYTES, Kernel
 from redpebble.ort.native.tables import (
     DIGEST_BYTES,
@@ -18,14 +18,16 @@ from redpebble.ort.native.tables import (
     LIBRARY_TABLE,
     OPERATOR_WORDS,
     VARIANT_WORDS,
+    HostWord,
 )
 
 DIGEST_WORDS: Final = DIGEST_BYTES // 8
 
 
 def emit_kernel(code: OrtCode) -> None:
-    """Emit `create (op, api, info, kernel) -> status`, which is CreateKernelV2, and `destroy (kernel)`."""
-    code.variable(HOST_VARIABLE, 2)
+    """Emit `create (op, api, info, kernel)`, which is CreateKernelV2, `destroy (kernel)`, `run (kernel, context)`."""
+    code.variable(HOST_VARIABLE, len(HostWord))
+    emit_call_behind(code, HOST_VARIABLE, HostWord.Behind)
     _emit_drop(code)
     _emit_find(code)
     _emit_from_library(code)
@@ -33,6 +35,7 @@ def emit_kernel(code: OrtCode) -> None:
     _emit_check_counts(code)
     _emit_create(code)
     _emit_destroy(code)
+    _emit_run(code)
 
 
 def operator_row(body: OrtBody, op: ir.Value) -> ir.Value:
@@ -85,16 +88,23 @@ def _emit_from_library(code: OrtCode) -> None:
 
 
 def _emit_from_host(code: OrtCode) -> None:
-    """Emit `from_host (op, api, info, header, owner) -> status`: Python compiles the network."""
+    """Emit `from_host (op, api, info, header, owner) -> status`: Python compiles the network, or will run it itself.
+
+    The owner is the host's number of the network, negative where the host runs it.
+    """
     body = code.body("from_host", POINTER, [POINTER] * 5)
     builder, (op, api, info, result, owner) = body.builder, body.args
     name, text = body.pointer(op, CustomOp.Name), body.words(MESSAGE_BYTES // 8)
-    compile_network = body.pointer(code.module.get_global(HOST_VARIABLE))
+    compile_network = body.pointer(code.module.get_global(HOST_VARIABLE), HostWord.Make)
     needed = ": needs `import redpebble` in this process, or the library that was built ahead of time for the model"
     body.fail_when(body.is_null(compile_network), api, name, needed)
+    # where Python is interrupted at the last moment it writes nothing, nor returns anything of use
+    body.put(result, 0, NULL)
+    builder.store(ir.Constant(BYTE, 0), text)
     body.put(owner, 0, body.call_at(compile_network, I64, [name, api, info, result, text]))
+    body.call("call_behind")
     failed = builder.icmp_signed("==", body.number(owner), i64(0))
-    body.fail_when(failed, api, name, ": ", text)
+    body.fail_when(builder.or_(failed, body.is_null(body.pointer(result))), api, name, ": ", text)
     builder.ret(NULL)
 
 
@@ -167,8 +177,23 @@ def _emit_drop(code: OrtCode) -> None:
     """Emit `drop (owner)`: tell the host, where there is one, that a network is no longer used."""
     body = code.body("drop", VOID, [I64])
     builder, (owner,) = body.builder, body.args
-    drop_network = body.pointer(code.module.get_global(HOST_VARIABLE), 1)
+    drop_network = body.pointer(code.module.get_global(HOST_VARIABLE), HostWord.Drop)
     is_owned = builder.icmp_signed("!=", owner, i64(0))
     with body.when(builder.and_(is_owned, builder.not_(body.is_null(drop_network)))):
         body.call_at(drop_network, VOID, [owner])
     builder.ret_void()
+
+
+def _emit_run(code: OrtCode) -> None:
+    """Emit `run (kernel, context) -> status`, which is KernelComputeV2."""
+    body = code.body("run", POINTER, [POINTER, POINTER])
+    builder, (kernel, context) = body.builder, body.args
+    owner = body.number(kernel, Kernel.Owner)
+    with body.when(builder.icmp_signed("<", owner, i64(0))):
+        api = body.pointer(kernel, Kernel.Api)
+        run_network = body.pointer(code.module.get_global(HOST_VARIABLE), HostWord.Run)
+        body.fail_when(body.is_null(run_network), api, "the network needs `import redpebble` in this process")
+        status = body.call_at(run_network, POINTER, [owner, api, context])
+        body.call("call_behind")
+        builder.ret(status)
+    builder.ret(body.call("compute", kernel, context))

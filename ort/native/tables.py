@@ -1,5 +1,6 @@
 """The table of a library's operators, which leads to the tables of their networks (`lowering/calls/table.py`)."""
 
+from enum import IntEnum
 from typing import Final
 
 OPERATOR_COUNT: Final = 64
@@ -26,7 +27,19 @@ VARIANT_WORDS: Final = DIGEST_BYTES // 8 + len(LEVELS)
 """Words of a variant of an operator: its digest, then for each level a header or null."""
 
 HOST_VARIABLE: Final = "redpebble_host"
-"""Exported: two words, the functions that make and drop a network in this process; null without such a host."""
+"""Exported: the words of `HostWord`; null without a host in this process."""
+
+
+class HostWord(IntEnum):
+    """What a host puts into a library: its functions, and one that is called when the host has returned."""
+
+    Make = 0
+    Drop = 1
+    Run = 2
+    """Runs a network of which there is no native code."""
+    Behind = 3
+    """A function of the interpreter that tells it of an interrupt, or null; called once, and null again."""
+
 
 LEVEL_VARIABLE: Final = "redpebble_level_limit"
 """Exported: the last level that is used, whatever the CPU can do."""

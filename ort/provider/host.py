@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME
+from redpebble.ort.custom_ops.node import INTERRUPT, one_line
 from redpebble.ort.native.api import ARENA_ALLOCATOR, DEFAULT_MEMORY, Slot
 from redpebble.ort.native.compute import KERNEL_BYTES, Kernel
 from redpebble.ort.native.ep_api import (
@@ -32,9 +33,6 @@ from redpebble.runtime.memory import address_of
 
 CPU_DEVICE: Final = 0
 """`OrtHardwareDeviceType_CPU`."""
-
-FAILED: Final = 1
-"""`ORT_FAIL`."""
 
 DROP_CONSTANTS: Final = EP_VERSION | 1 << 32
 """`OrtNodeFusionOptions`: the version, and that the constants are not needed during a run."""
@@ -65,7 +63,7 @@ class ProviderHost:
             CREATE: self._create_factories,
         }
         self._functions = [_guarded(self, own[name], count) for name, count in HOST_FUNCTIONS.items()]
-        self._slots = (ctypes.c_void_p * len(HOST_FUNCTIONS)).in_dll(self._library, EP_HOST_VARIABLE)
+        self._slots = (ctypes.c_void_p * (len(HOST_FUNCTIONS) + 1)).in_dll(self._library, EP_HOST_VARIABLE)
         atexit.register(self.close)
 
     @property
@@ -91,10 +89,9 @@ class ProviderHost:
 
     def status(self, error: BaseException) -> int:
         """Return a status of onnxruntime that says what went wrong."""
-        text = " ".join(str(error).split()) or type(error).__name__
-        create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
-        address = word_at(self._known.functions.address, Slot.CreateStatus)
-        return create(address)(FAILED, f"redpebble: {text}".encode()) or 0
+        if isinstance(error, KeyboardInterrupt):
+            self._slots[len(HOST_FUNCTIONS)] = INTERRUPT
+        return self._known.functions.status(f"redpebble: {one_line(error)}")
 
     @property
     def _known(self) -> Runtime:
@@ -259,7 +256,7 @@ def _guarded(owner: ProviderHost, function: Callable[..., int | None], count: in
     def call(*arguments: int) -> int:
         try:
             return function(*arguments) or 0
-        except Exception as error:
+        except BaseException as error:
             return owner.status(error)
 
     return ctypes.CFUNCTYPE(ctypes.c_void_p, *[ctypes.c_void_p] * count)(call)

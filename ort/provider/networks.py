@@ -9,10 +9,10 @@ from typing import Final, NamedTuple, Protocol
 import onnx
 import onnx_ir
 
-from redpebble.frontend.errors import ModelError
 from redpebble.frontend.reading.image_sizes import size_options
 from redpebble.frontend.translation import has_sparse_convolution
 from redpebble.lowering.calls.network_table import ParameterNumbers
+from redpebble.ort.custom_ops.node import one_line
 from redpebble.ort.provider.context_nodes import (
     ContextReader,
     ContextWriter,
@@ -173,8 +173,8 @@ def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes, *, with_models: 
     for _ in range(MOST_CUTTINGS):
         try:
             networks = compiler.networks(seen.model(cuts) if cuts else whole)
-        except ModelError as error:
-            return Networks((), [f"all of the model stays with onnxruntime: {error}"])
+        except Exception as error:  # whatever it is: onnxruntime runs the model
+            return Networks((), [f"all of the model stays with onnxruntime: {one_line(error)}"])
         parts = _parts(seen, networks)
         more = {name for part in parts if isinstance(part.nodes, NotOneNodeError) for name in part.nodes.cuts}
         if more <= cuts:
@@ -252,8 +252,9 @@ def _compiled(compiler: Compiler, parts: Sequence[_Part], digest: bytes, *, with
             if isinstance(nodes, NotOneNodeError):
                 raise nodes
             key, artefact = compiler.compile(digest + repr(boundary).encode(), model)
-        except (ModelError, NotOneNodeError) as error:
-            given_up.append(f"the sparse network that gives {', '.join(boundary[1])} stays with onnxruntime: {error}")
+        except Exception as error:  # whatever it is: onnxruntime has the nodes
+            outputs = ", ".join(boundary[1])
+            given_up.append(f"the sparse network that gives {outputs} stays with onnxruntime: {one_line(error)}")
             continue
         # made now: the constants that it copies are onnxruntime's, and gone when the context is written
         taken.append(Network(nodes, Planned(boundary, artefact, key), model() if with_models else None))

@@ -34,6 +34,7 @@ from redpebble.extraction import extracted
 from redpebble.foundation.atomic_files import replacing
 from redpebble.foundation.private_files import private_folder, read_private
 from redpebble.foundation.threads import usable_threads
+from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
 from redpebble.options import Options
 from redpebble.ort.elf.linker import Code, generic_object, link
 from redpebble.ort.elf.loading import loaded
@@ -80,12 +81,15 @@ class SparseNetworkCompiler:
 
         Raises:
             ModelError: the network is not covered.
+            ValueError: onnxruntime cannot have its sizes.
         """
         key, folder = self._key(hashlib.sha256(digest).digest(), "network"), default_folder()
         artefact = load(folder, key)
         if artefact is None:
             artefact = native_code(model(), Options(threads=self.cpus, is_node=True), cache=False)
             store(folder, key, artefact)
+        # asked before onnxruntime gives its nodes away
+        network_table(artefact.program, symbols_of(artefact.program, ""), IN_ONNXRUNTIME)
         return key, artefact
 
     def recall(self, digest: bytes) -> Plan | None:

@@ -306,7 +306,7 @@ def is_bfloat(precision: Precision | None, has_samples: bool) -> bool:
 
 
 OnNetwork = Callable[[str, ModuleOp], None]
-"""Called with the digest of a node that stands for a sparse network, and with that network as a module of its own."""
+"""Called with the identity of a node that stands for a sparse network, and with that network as a module of its own."""
 
 
 def optimized(source: Source, options: Options, on_network: OnNetwork | None = None) -> Optimized:
@@ -373,8 +373,8 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
     stored = {*imported.model.graph.initializers} - imported.made
     tie_weights(written.model, {*written.model.graph.initializers} - stored)
     if on_network is not None:
-        for network, digest in written.digests.items():
-            on_network(digest, network_module(network))
+        for network, identity in written.identities.items():
+            on_network(identity, network_module(network))
     return Optimized(
         model=written.model,
         report=report,

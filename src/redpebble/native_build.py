@@ -93,6 +93,9 @@ def native_build(source: Source, options: Options, *, until: str = "") -> Native
             # the first node that is not covered may well be one that is computed before all layers: another one is not
             same = str(error).startswith(str(refusal).partition(":")[0] + ":")
             raise (refusal if same or isinstance(error, CodesError) else error) from None
+        # nothing is computed before a node, nor behind it
+        if options.is_node and (prologue is not None or codes):
+            raise refusal
         if prologue is None and not codes and not _is_native(imported.module):
             raise refusal
         run_stages(imported.module, options, until=until)

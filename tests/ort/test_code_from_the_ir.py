@@ -7,23 +7,23 @@ from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.compiler import network_code, optimized
 from redpebble.export.sparse_networks.node_content import written
-from redpebble.export.sparse_networks.node_format import DOMAIN
+from redpebble.export.sparse_networks.node_format import DOMAIN, node_identity
 from redpebble.foundation.threads import usable_threads
 from redpebble.frontend.import_model import Source
 from redpebble.models.exports.stored import stored_export
 from redpebble.models.zoo import build
 from redpebble.options import Options
-from redpebble.ort.session import compile_network
+from redpebble.ort.network_code import compile_network
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 
 
 def codes_of(source: Source) -> tuple[dict[str, Artefact], list[ir.Node]]:
-    """Return code by digest as a session makes it of the IR, and the nodes that were written."""
+    """Return code by the identity of its node as a session makes it of the IR, and the nodes that were written."""
     found: dict[str, Artefact] = {}
 
-    def on_network(digest: str, network: ModuleOp) -> None:
-        found[digest] = network_code(network, usable_threads(), host_target())
+    def on_network(identity: str, network: ModuleOp) -> None:
+        found[identity] = network_code(network, usable_threads(), host_target())
 
     model = optimized(source, Options("optimize"), on_network).model
     return found, [node for node in model.graph if node.domain == DOMAIN]
@@ -32,10 +32,10 @@ def codes_of(source: Source) -> tuple[dict[str, Artefact], list[ir.Node]]:
 def assert_same_code(source: Source, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     monkeypatch.setenv("REDPEBBLE_CACHE", folder)
     found, nodes = codes_of(source)
-    assert {node.attributes["digest"].as_string() for node in nodes} == {*found}
+    assert {node_identity(*written(node)) for node in nodes} == {*found}
     assert found
     for node in nodes:
-        expected, made = compile_network(*written(node)), found[node.attributes["digest"].as_string()]
+        expected, made = compile_network(*written(node)), found[node_identity(*written(node))]
         assert made.image == expected.image
         assert len(made.program.constants) == len(expected.program.constants)
         for one, other in zip(made.program.constants, expected.program.constants, strict=True):

@@ -10,6 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 import redpebble
+from redpebble.compiler import native_code
+from redpebble.export.sparse_networks.node_content import network_model, written
+from redpebble.options import Options
 from redpebble.ort.provider.register import host, register
 from redpebble.ort.session import get_library_path
 from tests.frontend.operators.test_edges_of_call import EXPORTS, INPUTS, read
@@ -32,6 +35,13 @@ def by_provider(proto: onnx.ModelProto) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.add_provider_for_devices(register(), {})
     return onnxruntime.InferenceSession(proto.SerializeToString(), options)
+
+
+def by_library(proto: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    """A session of what `optimize` writes, with our library and code that is made from the nodes."""
+    content, options = redpebble.optimize(proto).proto.SerializeToString(), onnxruntime.SessionOptions()
+    options.register_custom_ops_library(get_library_path())
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def graph(nodes: int, edges: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -105,10 +115,7 @@ def test_layers_of_one_graph_are_one_network(name: str) -> None:
 
 def test_nodes_are_compiled_from_what_a_model_file_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    optimized = redpebble.optimize(model(7)).proto
-    options = onnxruntime.SessionOptions()
-    options.register_custom_ops_library(get_library_path())
-    session = onnxruntime.InferenceSession(optimized.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = by_library(model(7))
     for nodes, edges in ((23, 90), (5, 0), (600, 3000)):
         given = feeds(nodes, edges, 7)
         np.testing.assert_allclose(session.run(None, given._asdict())[0], sums(given), rtol=1e-4, atol=1e-4)
@@ -118,6 +125,20 @@ def test_nodes_are_compiled_from_what_a_model_file_holds(tmp_path: Path, monkeyp
         ends[3] = wrong
         with pytest.raises(Exception, match=f"index {wrong} of 9 nodes, accepted are -9 to 8$"):
             session.run(None, {**given._asdict(), "s": ends})
+
+
+def test_a_number_of_nodes_that_the_model_fixes_is_part_of_a_node_as_well() -> None:
+    fixed = model(7)
+    for value in (*fixed.graph.input, *fixed.graph.output):
+        for size in value.type.tensor_type.shape.dim:
+            if size.dim_param == "nodes":
+                size.dim_value = 9
+    (node,) = [node for node in redpebble.optimize(fixed).model.graph if node.domain]
+    artefact = native_code(network_model(*written(node)), Options(is_node=True), cache=False)
+    assert len(artefact.program.inputs) == node.attributes["activations"].as_int() == 4
+    given = feeds(9, 20, 7)
+    session = by_library(fixed)
+    np.testing.assert_allclose(session.run(None, given._asdict())[0], sums(given), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

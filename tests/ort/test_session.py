@@ -19,7 +19,8 @@ from redpebble.export.save_model import save_model
 from redpebble.export.sparse_networks.node_content import network_model
 from redpebble.foundation.threads import usable_threads
 from redpebble.models.zoo import build
-from redpebble.ort.session import checked_digest, holds_networks, threads_of, write_library
+from redpebble.ort.network_code import checked_identity
+from redpebble.ort.session import holds_networks, threads_of, write_library
 from redpebble.runtime.jit import host_target
 from redpebble.verification.oracle import Oracle
 from tests.support.command_line import exit_code
@@ -182,16 +183,16 @@ def test_a_node_that_was_changed_is_refused(
 ) -> None:
     proto, constants = node
     with pytest.raises(ValueError, match=f"^{message}$"):
-        checked_digest(proto.op_type, attributes_of(proto) | changes, constants)
+        checked_identity(proto.op_type, attributes_of(proto) | changes, constants)
 
 
 def test_other_constants_are_refused(node: tuple[onnx.NodeProto, list[NDArray[Any]]]) -> None:
     proto, constants = node
     attributes = attributes_of(proto)
     with pytest.raises(ValueError, match="digest that the node states"):
-        checked_digest(proto.op_type, attributes, [constants[0] * 2, *constants[1:]])
+        checked_identity(proto.op_type, attributes, [constants[0] * 2, *constants[1:]])
     with pytest.raises(ValueError, match="SparseNetwork_0: constant 1 is computed, accepted is an initializer"):
-        checked_digest(proto.op_type, attributes, [constants[0], None, *constants[2:]])
+        checked_identity(proto.op_type, attributes, [constants[0], None, *constants[2:]])
     with pytest.raises(ValueError, match="SparseNetwork_0: 2 constants, the network has 6"):
         network_model(proto.op_type, attributes, constants[:2])
 

@@ -1,5 +1,7 @@
 """Layers inside of If, Loop and Scan, and of model-local functions, become sparse networks as well."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -8,6 +10,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
+from redpebble.export.sparse_networks.node_format import DOMAIN
+from redpebble.ort.session import write_library
 
 Floats = NDArray[np.float32]
 
@@ -165,6 +169,24 @@ def test_layers_inside_of_nodes_of_older_models_are_taken() -> None:
     )
     (expected,), (found,) = (session.run(None, feeds(conditional(), 4)) for session in (judge, plain))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["if", "loop", "scan"])
+def test_a_library_has_code_for_networks_inside_of_nodes(name: str, tmp_path: Path) -> None:
+    proto = MODELS[name][0]()
+    optimized = redpebble.optimize(proto)
+    write_library(optimized.model, tmp_path / "m.so")
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(str(tmp_path / "m.so"))
+    content = optimized.proto.SerializeToString()
+    ours = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    judge = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for batch in (1, 4, 7):
+        arrays = feeds(proto, batch)
+        np.testing.assert_allclose(ours.run(None, arrays)[0], judge.run(None, arrays)[0], rtol=1e-4, atol=1e-3)
+    names = {function.name for function in optimized.proto.functions if function.domain == DOMAIN}
+    assert all(name.encode() in (tmp_path / "m.so").read_bytes() for name in names)
 
 
 def test_weights_that_only_bodies_read_are_stored_once() -> None:

@@ -19,7 +19,7 @@ from redpebble.export.sparse_networks.node_content import network_model
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.import_model import Source, import_model
 from redpebble.options import Options
-from redpebble.ort.session import checked_digest
+from redpebble.ort.network_code import checked_identity
 from redpebble.pipeline import run_stages
 from redpebble.runtime.network import Network
 
@@ -65,7 +65,7 @@ def run_natively(proto: onnx.ModelProto, feeds: Mapping[str, NDArray[Any]]) -> l
     known = dict(feeds)
     for node in proto.graph.node:
         handed_over = (node.op_type, attributes_of(node), constants_of(proto, node))
-        checked_digest(*handed_over)
+        checked_identity(*handed_over)
         artefact = native_code(network_model(*handed_over), cache=False)
         network = Network(artefact.program, artefact.image)
         count = int(attributes_of(node)["activations"])

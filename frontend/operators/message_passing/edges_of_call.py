@@ -166,8 +166,11 @@ def _start(conversion: Conversion, *, maximum: bool) -> SymbolicShape | None:
 
 
 def _filled(conversion: Conversion, value: onnx_ir.Value | None) -> _Filled | None:
-    """Return what ConstantOfShape yields, or Expand of a number."""
+    """Return what ConstantOfShape yields, or Expand of a number; where all sizes are known that is a constant."""
     node = None if value is None else value.producer()
+    held = None if value is None else conversion.scope.constant_of(value)
+    if held is not None and held.size and (held == held.flat[0]).all():
+        return _Filled(tuple(Size.known(size) for size in held.shape), float(held.flat[0]))
     if node is None or node.domain != "" or node.op_type not in ("ConstantOfShape", "Expand"):
         return None
     shape = node.inputs[-1]

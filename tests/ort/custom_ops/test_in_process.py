@@ -1,15 +1,19 @@
 import gc
+import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto
 
 from redpebble.ort.custom_ops.host import Host, host
 from redpebble.ort.custom_ops.library import OPERATOR_COUNT, cached_library, in_process_library, set_compiler
+from redpebble.ort.custom_ops.network_session import NetworkSession
 from redpebble.runtime.store.artefact import Artefact
 from tests.ort.deployed_models import (
     INPUTS,
@@ -20,6 +24,7 @@ from tests.ort.deployed_models import (
     artefact,
     assert_right,
     compiler,
+    dense_model,
     feeds,
     model,
     session,
@@ -159,6 +164,47 @@ def test_what_the_compiler_raises_is_said_in_one_line(library: Path) -> None:
     set_compiler(refuse)
     with pytest.raises(Exception, match=r"SparseNetwork_0: the network is damaged$"):
         session(model(), library)
+
+
+def interrupted(*_: object) -> Artefact:
+    signal.raise_signal(signal.SIGINT)
+    raise AssertionError("Python goes on behind an interrupt")
+
+
+@pytest.mark.usefixtures("raised_interrupts")
+def test_an_interrupt_amid_compiling_ends_the_session_and_is_raised_behind_it(library: Path) -> None:
+    set_compiler(interrupted)
+    with pytest.raises(KeyboardInterrupt), suppress(Exception):
+        session(model(), library)
+    set_compiler(compiler)
+    inputs = feeds(3)
+    assert_right(session(model(), library).run(None, inputs), inputs)
+
+
+def test_onnxruntime_runs_a_network_for_its_node_where_there_is_no_native_code(library: Path) -> None:
+    def by_onnxruntime(operator: str, attributes: Attributes, constants: Constants) -> NetworkSession:
+        network = dense_model([array for array in constants if array is not None])
+        return NetworkSession(onnxruntime.InferenceSession(network.SerializeToString()))
+
+    set_compiler(by_onnxruntime)
+    keeper = host(library)
+    gc.collect()
+    before, native = keeper.network_count, session(model(), library, threads=2)
+    for batch in (0, 1, 300):
+        inputs = feeds(batch)
+        assert_right(native.run(None, inputs), inputs)
+    with pytest.raises(Exception, match="Got invalid dimensions for input: x"):
+        native.run(None, {**feeds(2), "x": np.ones((2, INPUTS + 1), np.float32)})
+    keeper.close()
+    try:
+        with pytest.raises(Exception, match="the network needs `import redpebble` in this process"):
+            native.run(None, feeds(2))
+    finally:
+        keeper.open()
+    assert keeper.network_count == before + 1
+    del native
+    gc.collect()
+    assert keeper.network_count == before
 
 
 def test_a_long_message_is_cut(library: Path) -> None:

@@ -1,0 +1,129 @@
+"""Native code for nodes that stand for sparse networks, from the user's cache where it was made before."""
+
+import hashlib
+from functools import cache
+from typing import Final
+
+import onnxruntime
+
+from redpebble.export.sparse_networks.node_format import FORMAT, Attributes, Constants, node_identity
+from redpebble.foundation.log import LOG
+from redpebble.foundation.threads import usable_threads
+from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.ort.custom_ops.network_session import NetworkSession
+from redpebble.ort.custom_ops.node import one_line
+from redpebble.runtime.jit import host_target
+from redpebble.runtime.loaded_network import LoadedNetwork, load_network
+from redpebble.runtime.store.artefact import Artefact
+from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+
+OPTIONS: Final = "sparse network"
+"""The salt that sets the code of a node apart in the cache from that of a model."""
+
+
+def checked_identity(op_type: str, attributes: Attributes, constants: Constants) -> str:
+    """Return the identity of a node (`node_identity`) that states what it holds.
+
+    Raises:
+        ValueError: the node is not one that this version wrote, or was changed since.
+    """
+    version = attributes.get("format")
+    if version != FORMAT:
+        raise ValueError(f"{op_type}: the network has format {version}, accepted is {FORMAT}")
+    digest = hashlib.sha256(str(attributes.get("network", "")).encode())
+    for index, array in enumerate(constants):
+        if array is None:
+            raise ValueError(f"{op_type}: constant {index} is computed, accepted is an initializer")
+        digest.update(array.tobytes())
+    if digest.hexdigest() != attributes.get("digest"):
+        raise ValueError(f"{op_type}: network and constants do not have the digest that the node states")
+    return node_identity(op_type, attributes, constants)
+
+
+def compile_network(
+    op_type: str,
+    attributes: Attributes,
+    constants: Constants,
+    target: CpuTarget | None = None,
+    *,
+    threads: int | None = None,
+) -> Artefact:
+    """Return native code for a node, from the user's cache where it was compiled before.
+
+    It is cut for `threads` threads, None for all that this process may use; it runs on more and on fewer as well.
+
+    Raises:
+        ValueError: the node is not one that this version wrote, or was changed since.
+        ModelError: the network is not covered.
+    """
+    identity = checked_identity(op_type, attributes, constants)
+    cpu = host_target() if target is None else target
+    return _compiled(identity, op_type, attributes, constants, cpu, threads or usable_threads())
+
+
+def network_in_session(
+    op_type: str,
+    attributes: Attributes,
+    constants: Constants,
+    *,
+    threads: int | None = None,
+    given_up: list[str] | None = None,
+) -> LoadedNetwork | NetworkSession:
+    """Return native code for a node, loaded; where there can be none, a session in which onnxruntime runs the network.
+
+    A line that says why is a warning, or added to `given_up` where the caller has a use for it.
+
+    Raises:
+        ValueError: the node is not one that this version wrote, or was changed since.
+    """
+    identity, count = checked_identity(op_type, attributes, constants), threads or usable_threads()
+    try:
+        artefact = _compiled(identity, op_type, attributes, constants, host_target(), count)
+        return load_network(*artefact, IN_ONNXRUNTIME)
+    except Exception as error:  # whatever it is, the network says in standard operators what it computes
+        line = f"{op_type} runs as its function, without native code: {one_line(error)}"
+        if given_up is None:
+            LOG.warning("%s", line)
+        else:
+            given_up.append(line)
+    return _run_by_onnxruntime(op_type, attributes, constants, count)
+
+
+def _run_by_onnxruntime(op_type: str, attributes: Attributes, constants: Constants, threads: int) -> NetworkSession:
+    from redpebble.export.sparse_networks.node_content import network_model
+    from redpebble.frontend.reading.model_source import read_runnable_model
+
+    model = network_model(op_type, attributes, constants)
+    read_runnable_model(model, any_version=True)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    content = model.SerializeToString()
+    return NetworkSession(onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"]))
+
+
+def code_key(identity: str, cpu: CpuTarget, threads: int) -> str:
+    """Return the name in the cache of code for a node, cut for so many threads."""
+    return cache_key(bytes.fromhex(identity), cpu, f"{OPTIONS} threads={threads}")
+
+
+@cache
+def ready_code() -> dict[str, Artefact]:
+    """Return the code, by its name in the cache, of sessions that are being made: no cache may hold it."""
+    return {}
+
+
+def _compiled(
+    identity: str, op_type: str, attributes: Attributes, constants: Constants, cpu: CpuTarget, threads: int
+) -> Artefact:
+    key = code_key(identity, cpu, threads)
+    artefact = ready_code().get(key) or load(default_folder(), key)
+    if artefact is None:
+        from redpebble.compiler import native_code
+        from redpebble.export.sparse_networks.node_content import network_model
+        from redpebble.options import Options
+
+        model = network_model(op_type, attributes, constants)
+        artefact = native_code(model, Options(threads=threads, is_node=True), target=cpu, cache=False)
+        store(default_folder(), key, artefact)
+    return artefact
