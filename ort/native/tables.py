@@ -31,7 +31,7 @@ HOST_VARIABLE: Final = "redpebble_host"
 
 
 class HostWord(IntEnum):
-    """What a host puts into a library: its functions, and one that is called when the host has returned."""
+    """Words of a host in a library: its functions, and one that is called when the host has returned."""
 
     Make = 0
     Drop = 1
