@@ -1,7 +1,6 @@
 """The execution provider: unmodified models give what plain onnxruntime gives, and everything is given back."""
 
 import gc
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -229,34 +228,6 @@ def test_an_exception_is_an_error_of_onnxruntime() -> None:
     host().open(Damaging(), minor_version(onnxruntime.__version__))
     with pytest.raises(Exception, match="redpebble: "):
         provider_session(model(MLP))
-
-
-class Interrupted(Forgetful):
-    """A compiler at work when Ctrl-C comes: while nodes are chosen, or while a network is compiled."""
-
-    def __init__(self, *, amid_planning: bool) -> None:
-        self._amid_planning = amid_planning
-
-    def networks(self, model: onnx_ir.Model) -> list[Found]:
-        if self._amid_planning:
-            signal.raise_signal(signal.SIGINT)
-        return super().networks(model)
-
-    def compile(self, digest: bytes, model: NetworkModel) -> tuple[str, Artefact]:
-        signal.raise_signal(signal.SIGINT)
-        return super().compile(digest, model)
-
-
-@pytest.mark.usefixtures("raised_interrupts")
-@pytest.mark.parametrize("amid_planning", [True, False])
-def test_an_interrupt_is_raised_behind_the_session(*, amid_planning: bool) -> None:
-    register()
-    host().open(Interrupted(amid_planning=amid_planning), minor_version(onnxruntime.__version__))
-    with pytest.raises(KeyboardInterrupt):
-        provider_session(model(MLP))
-    gc.collect()
-    host().open(Forgetful(), minor_version(onnxruntime.__version__))
-    assert_equal_runs(provider_session(model(MLP)), plain_session(model(MLP)), feeds(7))
 
 
 class Recording(Forgetful):
