@@ -1,17 +1,22 @@
-"""Predicted time of a multiply-add of dense layers, which stands for all work that a runtime does."""
+"""Predicted time of dense layers: by our kernels, and by onnxruntime's, which a sparse layer has to beat."""
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from math import hypot
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from redpebble.kernels.families import is_dense
+from redpebble.kernels.formats import dense_outputs
 from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, predicted_us
+from redpebble.kernels.prediction import candidates, parts_of, predicted_us
 from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
 from redpebble.kernels.work import Layer
 
 TYPICAL: Final = 1024
 """Inputs and outputs of the dense layer whose time is that of all dense work."""
+
+DENSE: Final = dense_outputs.FAMILY.name
 
 
 def dense_us(rows: int, machine: Machine) -> float:
@@ -21,7 +26,7 @@ def dense_us(rows: int, machine: Machine) -> float:
 
 def dense_layer_us(inputs: int, outputs: int, rows: int, machine: Machine, other_bytes: float = 0.0) -> float:
     """Return the microseconds of a dense layer by our kernels, beside so many bytes of other weights."""
-    layer = Layer(inputs, np.full(outputs, inputs, dtype=np.int64), other_bytes, "dense")
+    layer = _dense(inputs, outputs, other_bytes)
     times = {
         width: min(
             predicted_us(name, layer, width, machine) for name in candidates(layer, width, machine) if is_dense(name)
@@ -31,13 +36,66 @@ def dense_layer_us(inputs: int, outputs: int, rows: int, machine: Machine, other
     return time_of_rows(times, rows)
 
 
-RUNTIME_SHARES: Final = {"cascade_lake": {48: 0.71, 24: 0.8}, "zen5": {48: 0.96}}
-"""Time of a dense layer in onnxruntime over that of our dense kernels as a machine prices them, from so many rows on:
-measured on layers of 256 to 1536 inputs and outputs, in rounds without disturbance: 0.62 to 0.75 from 48 rows on, and
-0.94 to 0.97 on Zen 5, where our dense kernels are as good."""
+class Runtime(NamedTuple):
+    """onnxruntime's dense kernels beside ours, as the machine prices them."""
+
+    block: int
+    """Rows that it computes at once; those that are left are a smaller block."""
+    shares: Mapping[int, float]
+    """Rows of a block, from so many on -> its time over that of our instructions."""
+    reading: float
+    """Time for weights from beyond the second-level cache over ours."""
 
 
-def runtime_share(rows: int, machine: Machine) -> float:
-    """Return the time of a dense layer in onnxruntime over that of our dense kernels, 1 for a few rows."""
-    shares = RUNTIME_SHARES.get(machine.prices, {})
-    return next((share for least, share in shares.items() if rows >= least), 1.0)
+RUNTIMES: Final[Mapping[str, Mapping[int, Runtime]]] = {
+    "cascade_lake": {
+        16: Runtime(12, {1: 1.0, 12: 0.72}, 0.6),
+        8: Runtime(6, {1: 1.0, 6: 0.72}, 0.6),
+        4: Runtime(4, {1: 1.0, 4: 0.72}, 0.6),
+    },
+    "zen5": {
+        16: Runtime(12, {1: 1.0, 2: 1.2, 5: 0.88, 6: 1.0, 7: 1.2, 12: 1.0}, 1.2),
+        8: Runtime(6, {1: 0.95}, 1.55),
+        4: Runtime(4, {1: 0.96}, 1.0),
+    },
+}
+"""By prices and floats in a vector. Measured on layers of 256 to 4096 inputs and outputs at 1 to 512 rows where a
+machine has vectors of 16; the 8 of `zen5` on an older one of AMD, on which all takes about 3.5 times as long. Lower
+ends: a layer that beats these times is faster in all rounds."""
+
+WAITING: Final = 0.4
+"""Share of the time to read from memory in which onnxruntime's kernels compute nothing."""
+
+
+def runtime_us(inputs: int, outputs: int, rows: int, machine: Machine, other_bytes: float = 0.0) -> float:
+    """Return the microseconds of a dense layer in onnxruntime, beside so many bytes of other weights."""
+    return runtime_times(inputs, outputs, [rows], machine, other_bytes)[rows]
+
+
+def runtime_times(
+    inputs: int, outputs: int, counts: Iterable[int], machine: Machine, other_bytes: float = 0.0
+) -> dict[int, float]:
+    """Return the same for several numbers of rows."""
+    layer, runtime = _dense(inputs, outputs, other_bytes), RUNTIMES[machine.prices][machine.lanes]
+    blocks = [0.0]
+    for rows in range(1, runtime.block + 1):
+        share = next(runtime.shares[least] for least in sorted(runtime.shares, reverse=True) if rows >= least)
+        blocks.append(share * parts_of(DENSE, layer, rows, machine).core)
+    weights = 4.0 * inputs * outputs
+    far = runtime.reading * parts_of(DENSE, layer, 1, machine).far
+    waiting = WAITING * machine.memory_ns(weights, weights + other_bytes)
+    times = dict[int, float]()
+    for rows in counts:
+        whole, left = divmod(rows, runtime.block)
+        times[rows] = (hypot(whole * blocks[-1] + blocks[left], far) + waiting) / 1000
+    return times
+
+
+def rows_share(rows: int, width: int, layer: tuple[int, int], machine: Machine) -> float:
+    """Return the time of our dense kernels for some rows over that of a whole tile: they compute no more than these."""
+    some, whole = (parts_of(DENSE, _dense(*layer, 0.0), count, machine) for count in (rows, width))
+    return min(1.0, hypot(some.core, some.far) / hypot(whole.core, whole.far))
+
+
+def _dense(inputs: int, outputs: int, other_bytes: float) -> Layer:
+    return Layer(inputs, np.full(outputs, inputs, dtype=np.int64), other_bytes, "dense")

@@ -1,7 +1,7 @@
 """A machine as cost models see it: its vectors, its caches, and how fast it reads."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from redpebble.kernels.measured.neighbours import Examples
 from redpebble.kernels.prices import PRICES
@@ -12,6 +12,17 @@ DEFAULT_PRICES: Final = next(iter(PRICES))
 
 LARGEST_CACHE: Final = 1 << 50
 """Bytes that no cache has."""
+
+
+class Memory(NamedTuple):
+    """Memory behind the caches of all cores: the bytes of a loop from which it is read, and the least ns of a byte."""
+
+    loop_bytes: int
+    byte_ns: float
+
+
+MEMORIES: Final = {"zen5": Memory(32 << 20, 0.0256)}
+"""What was measured of machines in `kernels/prices.py` by loops over 512 MB; prices were fitted to smaller ones."""
 
 
 @dataclass(frozen=True)
@@ -63,3 +74,8 @@ class Machine:
         """Return the time to stream `own_bytes`, a part of what is read in a loop over `loop_bytes`."""
         from_l3, from_dram = misses(loop_bytes, self.l2_bytes), misses(loop_bytes, self.l3_bytes)
         return own_bytes * (from_l3 * self.l3_ns + from_dram * max(0.0, self.dram_ns - self.l3_ns))
+
+    def memory_ns(self, own_bytes: float, loop_bytes: float) -> float:
+        """Return the time below which nothing reads `own_bytes` in a loop over `loop_bytes`: that of memory."""
+        memory = MEMORIES.get(self.prices)
+        return 0.0 if memory is None else own_bytes * memory.byte_ns * misses(loop_bytes, memory.loop_bytes)

@@ -48,12 +48,12 @@ def predicted_us(family: str, layer: Layer, width: int, machine: Machine) -> flo
     if family not in known:
         case = f"a {layer.stored} layer at width {width} and {machine.lanes} lanes"
         raise ValueError(f"no cost of {family} for {case}, accepted are {', '.join(known)}")
-    parts, near = _parts(family, layer, width, machine), machine.examples.near(layer)
+    parts, near = parts_of(family, layer, width, machine), machine.examples.near(layer)
     core = parts.core if near is None else parts.core * near.factor(family, width)
     return (hypot(core, parts.far) + parts.values) / 1000
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """Nanoseconds of a tile: of instructions as they are priced, of weights from afar, and of values from afar."""
 
     core: float
@@ -61,15 +61,17 @@ class _Parts(NamedTuple):
     values: float
 
 
-def _parts(family: str, layer: Layer, width: int, machine: Machine) -> _Parts:
+def parts_of(family: str, layer: Layer, width: int, machine: Machine) -> Parts:
+    """Return what a tile of `width` columns takes, of a width for which there may be no code, too."""
     work = FAMILIES[family].work(layer, Tile(width, machine.lanes, machine.l1_bytes))
     *prices, exposure = machine.prices_of(family)
     core = sum(units * price for units, price in zip(work.units, prices, strict=True))
     far, values = exposure * stream_of(work, layer, width, machine), 4 * width * (layer.inputs + layer.outputs)
+    far = max(far, machine.memory_ns(work.stream_bytes, layer.other_bytes + work.stream_bytes))
     if not isinstance(layer, LayerWithPattern) or values <= machine.l2_bytes:
-        return _Parts(core, far, 0.0)
+        return Parts(core, far, 0.0)
     far_features = FAMILIES[family].far_features(layer, machine.l2_bytes / (4 * width))
-    return _Parts(core, far, machine.far_ns(4.0 * width * far_features, values))
+    return Parts(core, far, machine.far_ns(4.0 * width * far_features, values))
 
 
 def example_of(layer: Layer, microseconds: Mapping[str, float], machine: Machine) -> Example:
@@ -80,7 +82,7 @@ def example_of(layer: Layer, microseconds: Mapping[str, float], machine: Machine
     factors: dict[str, float] = {}
     for kernel, time in microseconds.items():
         family, _, width = kernel.partition("@")
-        core, far, values = _parts(family, layer, int(width), machine)
+        core, far, values = parts_of(family, layer, int(width), machine)
         near = max(0.0, 1000 * time - values)
         own = sqrt(max(near**2 - far**2, (LEAST_CORE * 1000 * time) ** 2))
         factors[kernel] = min(MOST_FACTOR, max(LEAST_FACTOR, own / max(core, 1e-9)))

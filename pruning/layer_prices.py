@@ -18,19 +18,17 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.kernels.dense_work import dense_layer_us, dense_us, runtime_share
-from redpebble.kernels.families import is_dense
+from redpebble.kernels.dense_work import dense_us, runtime_us
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates, predicted_us
-from redpebble.kernels.tile_widths import PIXELS, time_of_rows
+from redpebble.kernels.tile_widths import PIXELS
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import with_blocks
 from redpebble.passes.analysis.layer_costs import layers_of
-from redpebble.passes.deployment.form_sparse_networks import CERTAIN_SHARE, SMALL_DENSE
 from redpebble.passes.images.image_layers import COPIED_US, MOVED_US, image_shares
 from redpebble.passes.kernels.choose_kernels import fastest_families
 from redpebble.passes.kernels.discover_structure import DiscoverStructure
-from redpebble.passes.kernels.kernels_at_rows import families_at
+from redpebble.passes.kernels.kernels_at_rows import ChosenKernels, gains
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import PruneOptions
 from redpebble.pruning.price_corrections import UNCORRECTED, Correction
@@ -112,9 +110,7 @@ class LayerPrices:
             pixels = images.number / self._threads * prod(images.places)
             return image_shares(self._machine.prices).dense * pixels * layer.size * dense_us(PIXELS, self._machine)
         other = 4.0 * (self._size - layer.size)
-        return runtime_share(rows, self._machine) * dense_layer_us(
-            layer.inputs, layer.outputs, rows, self._machine, other
-        )
+        return runtime_us(layer.inputs, layer.outputs, rows, self._machine, other)
 
     def _predicted(self, layer: PrunableLayer, density: float) -> float | None:
         # the other layers are taken to be about as sparse
@@ -128,11 +124,10 @@ class LayerPrices:
         )
         families = fastest_families(times)
         predicted = {width: times.predicted[width][family] for width, family in families.items()}
-        if any(map(is_dense, families_at(families, predicted, rows))):
-            return None
-        us = time_of_rows(predicted, rows)
-        # what `optimize` does not take to be certain, it leaves to the runtime: the clock would correct it in vain
-        return us if layer.size <= SMALL_DENSE or us < CERTAIN_SHARE * self._dense_us(layer) else None
+        kernels = ChosenKernels(layer.inputs, layer.outputs, families, predicted, 4.0 * others)
+        # what `optimize` leaves to the runtime the clock would correct in vain
+        taken = gains(kernels, [rows], self._machine)
+        return kernels.times([rows], self._machine)[rows] if taken else None
 
     def _connections(self, layer: PrunableLayer, density: float, other_bytes: float) -> Layer:
         """Return a layer as its cost sees it once it is pruned."""

@@ -16,9 +16,9 @@
 
 A network is one of the clusters of `redpebble.passes.analysis.clusters`: as large as possible, without a path that
 leaves it and comes back, all of its ops row by row on the same rows, or attentions between such rows. It must hold a
-layer for which `pebble-choose-kernels` chose sparse kernels for every tile width: then it is predicted to be faster
-whatever the batch. Where `rows` says how many rows matter, sparse kernels for these are enough that are predicted to
-take less time than a dense layer does in onnxruntime. Layers with dense
+layer that gains: whose kernels, as `pebble-choose-kernels` chose them, are predicted to take less time than a dense
+layer does in onnxruntime. The rows that count are those that the model fixes, else `rows`; else any: then it is slower
+for no number of them. Layers with dense
 kernels stay with the runtime, which is as good at them, except for those that cost less than leaving the network and
 coming back.
 """
@@ -52,12 +52,11 @@ from redpebble.dialect.provenance import node_name, set_provenance, value_name
 from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.kernels.dense_work import dense_layer_us, runtime_share
 from redpebble.kernels.families import is_dense
-from redpebble.kernels.machine import DEFAULT_PRICES, Machine
-from redpebble.kernels.tile_widths import time_of_rows
+from redpebble.kernels.machine import Machine
 from redpebble.passes.analysis.clusters import Cluster, boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
+from redpebble.passes.analysis.machine_options import MachineOptions
 from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
 from redpebble.passes.analysis.weights import connection_count, weight_of
 from redpebble.passes.images.image_layers import (
@@ -69,17 +68,11 @@ from redpebble.passes.images.image_layers import (
     is_sparse_convolution,
     network_us,
 )
-from redpebble.passes.kernels.kernels_at_rows import families_at
+from redpebble.passes.kernels.kernels_at_rows import ANY_ROWS, SMALL, ChosenKernels, gains
 from redpebble.passes.rewriting.outline import computing_ops, outline
 
 LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | QuantizedConv2dOp | OVER_EDGES | OVER_SORTED
 """Ops after which a network is called."""
-
-SMALL_DENSE: Final = 4096
-"""Weights of a dense layer that takes about as long as the call of a node."""
-
-CERTAIN_SHARE: Final = 0.95
-"""Time of a sparse layer over that of a dense one in onnxruntime below which it gains, for rows that are known."""
 
 LEAST_GAIN: Final = 1.15
 """Times as fast as before that what runs on images is predicted to be, at least: predictions are not exact."""
@@ -89,25 +82,30 @@ LEFT: Final = "pebble.left"
 
 
 @dataclass(frozen=True)
-class FormSparseNetworks(ModulePass):
+class FormSparseNetworks(MachineOptions, ModulePass):
     """Move layers with sparse weights into sparse networks."""
 
     name = "pebble-form-sparse-networks"
 
     rows: int = 0
-    """The rows that layers get at once, 0 for any number of them."""
-
-    prices: str = DEFAULT_PRICES
-    """The machine in `kernels/prices.py` by whose prices the times of the runtime and of values are told."""
+    """The rows that layers get at once, where the model does not fix them; 0 for any number of them."""
 
     takes_dense: bool = False
     """Whether dense convolutions on codes that sparse ones feed, or that feed them, come along in any case."""
+
+    @staticmethod
+    def on(machine: Machine, rows: int, *, takes_dense: bool) -> "FormSparseNetworks":
+        """Return the pass for a machine."""
+        return FormSparseNetworks(**FormSparseNetworks.numbers(machine), rows=rows, takes_dense=takes_dense)
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.rows < 0:
             raise PassFailedException(f"{self.name}: rows is {self.rows}, accepted is 0 or more")
-        known = _Known(self.rows, Machine(prices=self.prices), self.takes_dense)
+        try:
+            known = _Known(self.rows, self.machine, self.takes_dense)
+        except ValueError as error:
+            raise PassFailedException(f"{self.name}: {error}") from error
         with moving_ops(self.name, op) as functions:
             for func in functions:
                 _form_networks(func, known)
@@ -126,7 +124,8 @@ def _form_networks(func: FuncOp, known: _Known) -> None:
         _form_image_networks(func, image_shares(known.machine.prices), takes_dense=known.takes_dense)
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
-    gaining = {op for op in ops if _gains(op, known)}
+    weight_bytes = sum(4 * _size(op) for op in ops if isinstance(op, LinearOp))
+    gaining = {op for op in ops if _gains(op, rows, weight_bytes, known)}
     counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
 
     def network(members: Sequence[Operation]) -> list[Operation] | None:
@@ -213,23 +212,21 @@ def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
         return before if before == after else before * Size.symbol(f"%to {after}")
     if any(len(shape_of(value)) < 2 for value in (*dynamic_operands(op), *op.results)):
         return None
-    if isinstance(op, LinearOp) and op not in gaining and _size(op) > SMALL_DENSE:
+    if isinstance(op, LinearOp) and op not in gaining and _size(op) > SMALL:
         return None
     return rows.rowwise_count(op)
 
 
-def _has_sparse_kernels(op: LinearOp, known: _Known) -> bool:
-    """Return whether a layer runs by its connections alone, for so many rows, or whatever the width of the tile."""
+def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: int, known: _Known) -> bool:
+    """Return whether a layer gains over the runtime, beside so many bytes of dense weights in its function."""
     if op.kernel is None or not isinstance(op.weight.owner, SparseConstantOp):
         return False
-    rows, us = known.rows, op.kernel.predicted.by_width | op.kernel.measured.by_width
-    if not rows or not us:
+    us = op.kernel.predicted.by_width | op.kernel.measured.by_width
+    if not us:
         return not any(map(is_dense, op.kernel.choices.values()))
-    if any(map(is_dense, families_at(op.kernel.choices, us, rows))):
-        return False
-    inputs, outputs = shape_of(op.weight)
-    runtime = runtime_share(rows, known.machine) * dense_layer_us(inputs, outputs, rows, known.machine)
-    return _size(op) <= SMALL_DENSE or time_of_rows(dict(sorted(us.items())), rows) < CERTAIN_SHARE * runtime
+    fixed = rows.count(op.x).constant or known.rows
+    kernels = ChosenKernels(*shape_of(op.weight), op.kernel.choices, us, weight_bytes - 4 * _size(op))
+    return gains(kernels, [fixed] if fixed else ANY_ROWS, known.machine)
 
 
 def _size(op: LinearOp) -> int:
@@ -253,10 +250,10 @@ def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: 
     return clusters_of(ops, {op: count for op, count in counts.items() if op not in mixed})
 
 
-def _gains(op: Operation, known: _Known) -> bool:
+def _gains(op: Operation, rows: Rows, weight_bytes: int, known: _Known) -> bool:
     # quantized layers that gain nothing were left to the runtime
     always = isinstance(op, QuantizedLayersOp | OVER_EDGES | OVER_SORTED)
-    return always or (isinstance(op, LinearOp) and _has_sparse_kernels(op, known))
+    return always or (isinstance(op, LinearOp) and _has_sparse_kernels(op, rows, weight_bytes, known))
 
 
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:

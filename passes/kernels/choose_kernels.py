@@ -37,8 +37,7 @@ from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.kernels.families import block_counts
-from redpebble.kernels.machine import DEFAULT_PRICES, Machine
-from redpebble.kernels.measured.neighbours import Examples
+from redpebble.kernels.machine import Machine
 from redpebble.kernels.similar_layers import Likeness, likeness_of
 from redpebble.kernels.tile_widths import WIDTHS, times_of_rows
 from redpebble.kernels.work import Layer
@@ -50,6 +49,7 @@ from redpebble.passes.analysis.layer_costs import (
     take_measurements,
     times_by_layer,
 )
+from redpebble.passes.analysis.machine_options import MachineOptions
 from redpebble.passes.analysis.weights import Weight, density, weight_of
 from redpebble.passes.images.convolution_kernels import choose_for_convolutions
 from redpebble.sparse.csr import CscMatrix
@@ -62,50 +62,18 @@ NAMED: Final = 3
 
 
 @dataclass(frozen=True)
-class ChooseKernels(ModulePass):
+class ChooseKernels(MachineOptions, ModulePass):
     """Write a kernel attribute on every linear layer, and on every convolution, whose tiles are of 64 pixels."""
 
     name = "pebble-choose-kernels"
 
-    lanes: int = Machine.lanes
-    """The first of the numbers of a `Machine`: see there."""
-    l1_bytes: int = Machine.l1_bytes
-    l2_bytes: int = Machine.l2_bytes
-    l3_bytes: int = Machine.l3_bytes
-    l3_ns: float = Machine.l3_ns
-    dram_ns: float = Machine.dram_ns
-    prices: str = DEFAULT_PRICES
-    bfloat: bool = Machine.bfloat
-    examples: tuple[str, ...] = ()
-    """Layers that were measured on the machine, see `Examples`."""
     blocks: tuple[str, ...] = ()
     """Numbers of blocks of inputs for all layers, as far as these can have them: words such as `count_blocks=4`."""
 
     @staticmethod
     def on(machine: Machine) -> "ChooseKernels":
         """Return the pass for a machine."""
-        return ChooseKernels(
-            lanes=machine.lanes,
-            l1_bytes=machine.l1_bytes,
-            l2_bytes=machine.l2_bytes,
-            l3_bytes=machine.l3_bytes,
-            l3_ns=machine.l3_ns,
-            dram_ns=machine.dram_ns,
-            prices=machine.prices,
-            bfloat=machine.bfloat,
-            examples=machine.examples.words,
-        )
-
-    @property
-    def machine(self) -> Machine:
-        """The machine that the options describe.
-
-        Raises:
-            ValueError: an option is none that a machine can have, or a measured layer cannot be read.
-        """
-        sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
-        reading = (self.l3_ns, self.dram_ns)
-        return Machine(self.lanes, *sizes, *reading, self.prices, self.bfloat, Examples(self.examples))
+        return ChooseKernels(**ChooseKernels.numbers(machine))
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:

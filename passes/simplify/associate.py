@@ -19,7 +19,7 @@ else reads x W, than the second one: so scores of attention over edges read what
 Source: the adaptive order of products in arXiv 2308.12093, section 3, which counts operations.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from typing_extensions import override
@@ -36,8 +36,9 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import origin_of, set_provenance, value_name
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.graphs.aggregate_cost import GraphWork, aggregate_us, work_of_call
-from redpebble.kernels.machine import DEFAULT_PRICES, Machine
+from redpebble.kernels.machine import Machine
 from redpebble.passes.analysis.layer_costs import linear_us
+from redpebble.passes.analysis.machine_options import MachineOptions
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.passes.rewriting.multiply_weights import multiply_weights
 
@@ -58,36 +59,19 @@ class _Products(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Associate(ModulePass):
+class Associate(MachineOptions, ModulePass):
     """Choose the order of products over a graph and with weights."""
 
     name = "pebble-associate"
 
-    lanes: int = Machine.lanes
-    l2_bytes: int = Machine.l2_bytes
-    l3_bytes: int = Machine.l3_bytes
-    l3_ns: float = Machine.l3_ns
-    dram_ns: float = Machine.dram_ns
-    prices: str = DEFAULT_PRICES
-
     @staticmethod
     def on(machine: Machine) -> "Associate":
         """Return the pass for a machine."""
-        caches = machine.l2_bytes, machine.l3_bytes, machine.l3_ns, machine.dram_ns
-        return Associate(machine.lanes, *caches, machine.prices)
+        return Associate(**Associate.numbers(machine))
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        machine = replace(
-            Machine(),
-            lanes=self.lanes,
-            l1_bytes=min(Machine.l1_bytes, self.l2_bytes),
-            l2_bytes=self.l2_bytes,
-            l3_bytes=self.l3_bytes,
-            l3_ns=self.l3_ns,
-            dram_ns=self.dram_ns,
-            prices=self.prices,
-        )
+        machine = self.machine
         multiply_weights(op, machine)
         for aggregate in [found for found in op.walk() if isinstance(found, OverGraph)]:
             products = _products_of(aggregate)

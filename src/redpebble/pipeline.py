@@ -75,7 +75,7 @@ class Stage:
 def _extraction(options: Options) -> ModulePass | None:
     if not options.sparse_networks:
         return None
-    return FormSparseNetworks(options.rows, options.machine.prices, takes_dense=not options.may_add)
+    return FormSparseNetworks.on(options.machine, options.rows, takes_dense=not options.may_add)
 
 
 def _quantize(options: Options) -> ModulePass | None:

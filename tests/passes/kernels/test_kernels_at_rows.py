@@ -1,0 +1,77 @@
+"""Whether chosen kernels beat onnxruntime: by predicted times that agree with what was measured elsewhere."""
+
+import numpy as np
+import pytest
+
+from redpebble.kernels.dense_work import runtime_us
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.measured.built_in_examples import built_in_examples
+from redpebble.kernels.prices import STREAMS
+from redpebble.kernels.work import Layer
+from redpebble.passes.analysis.block_choices import with_blocks
+from redpebble.passes.kernels.choose_kernels import fastest_families
+from redpebble.passes.kernels.kernels_at_rows import ANY_ROWS, ChosenKernels, gains
+
+L3_NS, DRAM_NS = STREAMS["zen5"]
+
+ZEN5 = Machine(
+    16, 48 << 10, 1 << 20, l3_ns=L3_NS, dram_ns=DRAM_NS, prices="zen5", examples=built_in_examples("zen5", 16)
+)
+
+
+def evenly(inputs: int, outputs: int, zeros: float, machine: Machine) -> ChosenKernels:
+    """The kernels of a layer whose outputs have about as many connections each, anywhere."""
+    counts = np.random.default_rng(0).binomial(inputs, 1 - zeros, outputs)
+    _, times = with_blocks(Layer(inputs, counts), {}, machine, {})
+    families = fastest_families(times)
+    us = {width: times.predicted[width][family] for width, family in families.items()}
+    return ChosenKernels(inputs, outputs, families, us)
+
+
+@pytest.mark.parametrize("zeros", [0.5, 0.6, 0.7])
+def test_weights_that_come_from_memory_gain_what_need_not_be_read(zeros: float) -> None:
+    kernels = evenly(2048, 8192, zeros, ZEN5)
+    assert gains(kernels, [1], ZEN5)
+    assert gains(kernels, ANY_ROWS, ZEN5)
+    assert kernels.meets([1]) == {"permute_lookup"}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "us"),
+    [
+        # one of a session's calls without what every call takes, a quiet machine of which the prices are
+        (768, 768, {1: 26, 8: 53, 32: 163, 128: 630, 512: 2495}),
+        (1024, 1024, {2: 57, 4: 62, 6: 66, 8: 103, 12: 105, 16: 155, 24: 209, 32: 278}),
+        (4096, 4096, {1: 2500, 2: 3221, 8: 4277, 32: 7866, 128: 21100}),
+    ],
+)
+def test_dense_layers_of_onnxruntime_take_what_they_were_measured_to_take(
+    inputs: int, outputs: int, us: dict[int, float]
+) -> None:
+    for rows, measured in us.items():
+        assert 0.74 < runtime_us(inputs, outputs, rows, ZEN5) / measured < 1.35
+
+
+def test_dense_kernels_at_some_rows_are_no_obstacle_where_they_are_as_fast() -> None:
+    kernels = evenly(768, 768, 0.5, ZEN5)
+    assert "dense_outputs" in kernels.meets(ANY_ROWS)
+    assert gains(kernels, ANY_ROWS, ZEN5)
+
+
+def test_a_layer_without_any_sparse_kernel_gains_nothing() -> None:
+    kernels = evenly(768, 768, 0.5, ZEN5)
+    assert kernels.meets([10]) == {"dense_outputs"}
+    assert not gains(kernels, [10], ZEN5)
+
+
+def test_dense_tiles_compute_no_more_rows_than_there_are() -> None:
+    times = evenly(768, 768, 0.5, ZEN5).times(range(13, 17), ZEN5)
+    assert times[13] < times[16]
+
+
+def test_many_numbers_of_rows_take_a_mean_gain_and_no_loss() -> None:
+    kernels = ChosenKernels(768, 768, {1: "sparse_rows"}, {1: 1.0, 64: 1.0})
+    slow = ChosenKernels(768, 768, {1: "sparse_rows"}, {1: 1.05 * runtime_us(768, 768, 1, ZEN5), 64: 100.0})
+    assert gains(kernels, ANY_ROWS, ZEN5)
+    assert not gains(slow, [1], ZEN5)
+    assert not gains(slow, ANY_ROWS, ZEN5)
