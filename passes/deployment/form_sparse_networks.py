@@ -225,7 +225,8 @@ def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: int, known: _Kno
     if not us:
         return not any(map(is_dense, op.kernel.choices.values()))
     fixed = rows.count(op.x).constant or known.rows
-    kernels = ChosenKernels(*shape_of(op.weight), op.kernel.choices, us, weight_bytes - 4 * _size(op))
+    inputs, outputs = shape_of(op.weight)
+    kernels = ChosenKernels(inputs, outputs, op.kernel.choices, us, weight_bytes - 4 * inputs * outputs)
     return gains(kernels, [fixed] if fixed else ANY_ROWS, known.machine)
 
 

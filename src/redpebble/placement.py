@@ -24,7 +24,6 @@ from redpebble.frontend.operators.quantized import NO_KERNEL_OF_BYTES, YIELDS_CO
 from redpebble.frontend.operators.table import LAYERS
 from redpebble.frontend.translation import NO_CONVOLUTION, NO_MOVES, node_identity
 from redpebble.frontend.weight_zeros import FEWEST, weight_zeros
-from redpebble.kernels.families import is_dense
 from redpebble.passes.deployment.form_sparse_networks import LEFT
 
 UNKNOWN_OPERATOR: Final = "is not covered"
@@ -273,6 +272,6 @@ def _layer_before(node_index: int | None, nodes: Sequence[onnx_ir.Node], positio
 
 
 def _reason(op: Operation) -> str:
-    if isinstance(op, LinearOp) and op.kernel is not None and any(map(is_dense, op.kernel.choices.values())):
+    if isinstance(op, LinearOp) and op.kernel is not None:
         return NO_KERNEL
     return NO_NEIGHBOUR
