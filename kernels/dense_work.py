@@ -8,7 +8,7 @@ import numpy as np
 
 from redpebble.kernels.families import is_dense
 from redpebble.kernels.formats import dense_outputs
-from redpebble.kernels.machine import Machine
+from redpebble.kernels.machine import DEFAULT_PRICES, Machine
 from redpebble.kernels.prediction import candidates, parts_of, predicted_us
 from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
 from redpebble.kernels.work import Layer
@@ -36,6 +36,17 @@ def dense_layer_us(inputs: int, outputs: int, rows: int, machine: Machine, other
     return time_of_rows(times, rows)
 
 
+class Overheads(NamedTuple):
+    """Microseconds of a call of a session from Python, and of a node of onnxruntime beside its arithmetic."""
+
+    call: float
+    node: float
+
+
+OVERHEADS: Final = {DEFAULT_PRICES: Overheads(20.0, 2.5), "zen5": Overheads(8.0, 1.0)}
+"""Machine in `kernels/prices.py` -> what was measured there."""
+
+
 class Runtime(NamedTuple):
     """onnxruntime's dense kernels beside ours, as the machine prices them."""
 
@@ -55,7 +66,7 @@ RUNTIMES: Final[Mapping[str, Mapping[int, Runtime]]] = {
     },
     "zen5": {
         16: Runtime(12, {1: 1.0, 2: 1.2, 5: 0.88, 6: 1.0, 7: 1.2, 12: 1.0}, 1.2),
-        8: Runtime(6, {1: 0.95}, 1.55),
+        8: Runtime(6, {1: 0.94}, 1.55),
         4: Runtime(4, {1: 0.96}, 1.0),
     },
 }

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from redpebble.kernels.dense_work import rows_share, runtime_times
-from redpebble.kernels.families import is_dense, takes_any_rows
-from redpebble.kernels.machine import Machine
+from redpebble.kernels.dense_work import OVERHEADS, rows_share, runtime_times
+from redpebble.kernels.families import FAMILIES, is_dense, takes_any_rows
+from redpebble.kernels.machine import DEFAULT_PRICES, Machine
 from redpebble.kernels.tile_widths import MIXED, least_rows, tiles_of
 
 ANY_ROWS: Final = range(1, 257)
@@ -14,8 +14,8 @@ ANY_ROWS: Final = range(1, 257)
 CERTAIN_SHARE: Final = 0.95
 """Mean time of a sparse layer over that of a dense one in onnxruntime below which it gains."""
 
-MOST_SHARE: Final = 1.03
-"""The same of a single number of rows, up to which it is no loss that anybody would notice."""
+NOTICED: Final = 0.03
+"""Share of a call that it may take longer at a single number of rows: less than anybody would notice."""
 
 SMALL: Final = 4096
 """Weights of a layer that takes about as long as the call of a node: its time in onnxruntime says little."""
@@ -45,7 +45,8 @@ class ChosenKernels(NamedTuple):
             width, left = tiles[-1].width, tiles[-1].rows % tiles[-1].width
             if left and takes_any_rows(self.family(width)):
                 total -= us[width] * (1 - rows_share(left, width, size, machine))
-            times[rows] = (MIXED if len(tiles) > 1 else 1.0) * total
+            formats = {FAMILIES[self.family(one.width)].format for one in tiles}
+            times[rows] = (MIXED if len(formats) > 1 else 1.0) * total
         return times
 
     def meets(self, counts: Sequence[int]) -> set[str]:
@@ -66,5 +67,7 @@ def gains(kernels: ChosenKernels, counts: Sequence[int], machine: Machine) -> bo
         return False
     ours = kernels.times(counts, machine)
     theirs = runtime_times(kernels.inputs, kernels.outputs, counts, machine, kernels.other_bytes)
-    shares = [ours[rows] / theirs[rows] for rows in counts]
-    return max(shares) <= MOST_SHARE and sum(shares) < CERTAIN_SHARE * len(shares)
+    call = OVERHEADS.get(machine.prices, OVERHEADS[DEFAULT_PRICES]).call
+    if any(ours[rows] - theirs[rows] > NOTICED * (call + theirs[rows]) for rows in counts):
+        return False
+    return sum(ours[rows] / theirs[rows] for rows in counts) < CERTAIN_SHARE * len(counts)

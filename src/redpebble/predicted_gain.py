@@ -7,27 +7,16 @@ yield, with prices that were fitted to six networks.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from redpebble.dialect.reports.network_report import AttentionReport, NetworkReport
 from redpebble.frontend.multiply_adds import LONG
 from redpebble.kernels.byte_times import dense_layers_us
-from redpebble.kernels.dense_work import dense_us
+from redpebble.kernels.dense_work import OVERHEADS, dense_us
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
 from redpebble.kernels.tile_widths import PIXELS, time_of_rows
 from redpebble.placement import Placement
 from redpebble.theory.attention_cost import BLOCK_QUERIES, AttentionSize, attention_work
-
-
-class Overheads(NamedTuple):
-    """Microseconds of a call of a session from Python, and of a node of onnxruntime beside its arithmetic."""
-
-    call: float
-    node: float
-
-
-OVERHEADS: Final = {DEFAULT_PRICES: Overheads(20.0, 2.5), "zen5": Overheads(8.0, 1.0)}
-"""Machine in `kernels/prices.py` -> what was measured there."""
 
 OPERATOR_US: Final = 0.8
 """Microseconds of an operator inside a sparse network."""
