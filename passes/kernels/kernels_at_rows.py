@@ -61,10 +61,10 @@ def gains(kernels: ChosenKernels, counts: Sequence[int], machine: Machine) -> bo
     Dense kernels that some of them meet are no obstacle where they are as fast as onnxruntime's.
     """
     met = kernels.meets(counts)
-    if kernels.inputs * kernels.outputs <= SMALL:
-        return not any(map(is_dense, met))
     if all(map(is_dense, met)):
         return False
+    if kernels.inputs * kernels.outputs <= SMALL:
+        return True
     ours = kernels.times(counts, machine)
     theirs = runtime_times(kernels.inputs, kernels.outputs, counts, machine, kernels.other_bytes)
     call = OVERHEADS.get(machine.prices, OVERHEADS[DEFAULT_PRICES]).call
