@@ -68,11 +68,14 @@ from redpebble.passes.images.image_layers import (
     is_sparse_convolution,
     network_us,
 )
-from redpebble.passes.kernels.kernels_at_rows import ANY_ROWS, SMALL, ChosenKernels, gains
+from redpebble.passes.kernels.kernels_at_rows import ANY_ROWS, ChosenKernels, gains
 from redpebble.passes.rewriting.outline import computing_ops, outline
 
 LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | QuantizedConv2dOp | OVER_EDGES | OVER_SORTED
 """Ops after which a network is called."""
+
+SMALL_DENSE: Final = 4096
+"""Weights of a dense layer that takes about as long as the call of a node."""
 
 LEAST_GAIN: Final = 1.15
 """Times as fast as before that what runs on images is predicted to be, at least: predictions are not exact."""
@@ -212,7 +215,7 @@ def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
         return before if before == after else before * Size.symbol(f"%to {after}")
     if any(len(shape_of(value)) < 2 for value in (*dynamic_operands(op), *op.results)):
         return None
-    if isinstance(op, LinearOp) and op not in gaining and _size(op) > SMALL:
+    if isinstance(op, LinearOp) and op not in gaining and _size(op) > SMALL_DENSE:
         return None
     return rows.rowwise_count(op)
 

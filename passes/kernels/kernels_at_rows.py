@@ -17,9 +17,6 @@ CERTAIN_SHARE: Final = 0.95
 NOTICED: Final = 0.03
 """Share of a call that it may take longer at a single number of rows: less than anybody would notice."""
 
-SMALL: Final = 4096
-"""Weights of a layer that takes about as long as the call of a node: its time in onnxruntime says little."""
-
 
 class ChosenKernels(NamedTuple):
     """A layer and its kernels: families from each width on, microseconds of a tile of each width."""
@@ -60,11 +57,8 @@ def gains(kernels: ChosenKernels, counts: Sequence[int], machine: Machine) -> bo
 
     Dense kernels that some of them meet are no obstacle where they are as fast as onnxruntime's.
     """
-    met = kernels.meets(counts)
-    if all(map(is_dense, met)):
+    if all(map(is_dense, kernels.meets(counts))):
         return False
-    if kernels.inputs * kernels.outputs <= SMALL:
-        return True
     ours = kernels.times(counts, machine)
     theirs = runtime_times(kernels.inputs, kernels.outputs, counts, machine, kernels.other_bytes)
     call = OVERHEADS.get(machine.prices, OVERHEADS[DEFAULT_PRICES]).call

@@ -12,7 +12,7 @@
 // ANY: pebble.sparse_network
 func.func @mixed(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch", "2"]}) -> tensor<?x2xf32> {
   %w = pebble.constant dense<[[0.0, 1.0], [0.0, 0.0]]> : tensor<2x2xf32>
-  %h = pebble.linear %x, %w kernel <sparse_rows from 1, dense_outputs from 8, strips from 64, predicted [1: 1.0, 8: 4.0, 64: 9.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
+  %h = pebble.linear %x, %w kernel <sparse_rows from 1, dense_outputs from 8, strips from 64, predicted [1: 0.001, 8: 0.004, 64: 0.009], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %h : tensor<?x2xf32>
 }
 
@@ -56,6 +56,6 @@ func.func @between(%x: tensor<?x128xf32> {pebble.name = "x", pebble.dims = ["bat
 // ANY-NOT: pebble.sparse_network
 func.func @fixed(%x: tensor<8x2xf32> {pebble.name = "x", pebble.dims = ["8", "2"]}) -> tensor<8x2xf32> {
   %w = pebble.constant dense<[[0.0, 1.0], [0.0, 0.0]]> : tensor<2x2xf32>
-  %h = pebble.linear %x, %w kernel <sparse_rows from 1, dense_outputs from 8, strips from 64, predicted [1: 1.0, 8: 4.0, 64: 9.0], "why"> : (tensor<8x2xf32>, tensor<2x2xf32>) -> tensor<8x2xf32>
+  %h = pebble.linear %x, %w kernel <sparse_rows from 1, dense_outputs from 8, strips from 64, predicted [1: 0.001, 8: 0.004, 64: 0.009], "why"> : (tensor<8x2xf32>, tensor<2x2xf32>) -> tensor<8x2xf32>
   func.return %h : tensor<8x2xf32>
 }
