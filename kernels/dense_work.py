@@ -70,9 +70,9 @@ RUNTIMES: Final[Mapping[str, Mapping[int, Runtime]]] = {
         4: Runtime(4, {1: 0.96}, 1.0),
     },
 }
-"""By prices and floats in a vector. Measured on layers of 256 to 4096 inputs and outputs at 1 to 512 rows where a
-machine has vectors of 16; the 8 of `zen5` on an older one of AMD, on which all takes about 3.5 times as long. Lower
-ends: a layer that beats these times is faster in all rounds."""
+"""Kernels of onnxruntime by prices and floats in a vector: lower ends of what was measured, so a layer that beats these
+times is faster in all rounds. Measured on layers of 256 to 4096 inputs and outputs at 1 to 512 rows on Zen 5, at 2 to 24
+on Cascade Lake, and, for vectors of 8 with the prices of `zen5`, on Zen 1, where all takes about 3.5 times as long."""
 
 WAITING: Final = 0.4
 """Share of the time to read from memory in which onnxruntime's kernels compute nothing."""

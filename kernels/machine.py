@@ -1,7 +1,7 @@
 """A machine as cost models see it: its vectors, its caches, and how fast it reads."""
 
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, NamedTuple
 
 from redpebble.kernels.measured.neighbours import Examples
 from redpebble.kernels.prices import PRICES
@@ -79,3 +79,35 @@ class Machine:
         """Return the time below which nothing reads `own_bytes` in a loop over `loop_bytes`: that of memory."""
         memory = MEMORIES.get(self.prices)
         return 0.0 if memory is None else own_bytes * memory.byte_ns * misses(loop_bytes, memory.loop_bytes)
+
+
+@dataclass(frozen=True)
+class MachineOptions:
+    """Numbers of a `Machine` as options of a pass: see there."""
+
+    lanes: int = Machine.lanes
+    l1_bytes: int = Machine.l1_bytes
+    l2_bytes: int = Machine.l2_bytes
+    l3_bytes: int = Machine.l3_bytes
+    l3_ns: float = Machine.l3_ns
+    dram_ns: float = Machine.dram_ns
+    prices: str = DEFAULT_PRICES
+    bfloat: bool = Machine.bfloat
+    examples: tuple[str, ...] = ()
+    """Layers that were measured on the machine, see `Examples`."""
+
+    @staticmethod
+    def numbers(machine: Machine) -> dict[str, Any]:
+        """Return the options that describe a machine."""
+        return asdict(machine) | {"examples": machine.examples.words}
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that the options describe.
+
+        Raises:
+            ValueError: an option is none that a machine can have, or a measured layer cannot be read.
+        """
+        sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
+        reading = (self.l3_ns, self.dram_ns)
+        return Machine(self.lanes, *sizes, *reading, self.prices, self.bfloat, Examples(self.examples))

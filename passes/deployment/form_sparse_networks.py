@@ -53,10 +53,9 @@ from redpebble.dialect.shape_inference import argument_shapes, described_shapes,
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.kernels.families import is_dense
-from redpebble.kernels.machine import Machine
+from redpebble.kernels.machine import Machine, MachineOptions
 from redpebble.passes.analysis.clusters import Cluster, boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
-from redpebble.passes.analysis.machine_options import MachineOptions
 from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
 from redpebble.passes.analysis.weights import connection_count, weight_of
 from redpebble.passes.images.image_layers import (

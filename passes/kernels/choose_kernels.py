@@ -37,7 +37,7 @@ from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import node_name
 from redpebble.kernels.families import block_counts
-from redpebble.kernels.machine import Machine
+from redpebble.kernels.machine import Machine, MachineOptions
 from redpebble.kernels.similar_layers import Likeness, likeness_of
 from redpebble.kernels.tile_widths import WIDTHS, times_of_rows
 from redpebble.kernels.work import Layer
@@ -49,7 +49,6 @@ from redpebble.passes.analysis.layer_costs import (
     take_measurements,
     times_by_layer,
 )
-from redpebble.passes.analysis.machine_options import MachineOptions
 from redpebble.passes.analysis.weights import Weight, density, weight_of
 from redpebble.passes.images.convolution_kernels import choose_for_convolutions
 from redpebble.sparse.csr import CscMatrix

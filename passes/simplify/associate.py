@@ -36,9 +36,8 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import origin_of, set_provenance, value_name
 from redpebble.dialect.tensors import shape_of
 from redpebble.kernels.graphs.aggregate_cost import GraphWork, aggregate_us, work_of_call
-from redpebble.kernels.machine import Machine
+from redpebble.kernels.machine import Machine, MachineOptions
 from redpebble.passes.analysis.layer_costs import linear_us
-from redpebble.passes.analysis.machine_options import MachineOptions
 from redpebble.passes.analysis.weights import weight_of
 from redpebble.passes.rewriting.multiply_weights import multiply_weights
 
