@@ -70,9 +70,9 @@ RUNTIMES: Final[Mapping[str, Mapping[int, Runtime]]] = {
         4: Runtime(4, {1: 0.96}, 1.0),
     },
 }
-"""Kernels of onnxruntime by prices and floats in a vector: lower ends of what was measured, so a layer that beats these
-times is faster in all rounds. Measured on layers of 256 to 4096 inputs and outputs at 1 to 512 rows on Zen 5, at 2 to 24
-on Cascade Lake, and, for vectors of 8 with the prices of `zen5`, on Zen 1, where all takes about 3.5 times as long."""
+"""Kernels of onnxruntime by prices and floats in a vector: lower ends of what was measured, so that a layer which beats
+these times is faster in all rounds. Measured on layers of 256 to 4096 inputs and outputs, at 1 to 512 rows on Zen 5, at
+2 to 24 on Cascade Lake, and on Zen 1 for vectors of 8 with the prices of `zen5`: there all takes 3.5 times as long."""
 
 WAITING: Final = 0.4
 """Share of the time to read from memory in which onnxruntime's kernels compute nothing."""
