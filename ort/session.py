@@ -57,27 +57,30 @@ def session(
     model: "Source",
     sess_options: onnxruntime.SessionOptions | None = None,
     providers: Sequence[str] | None = None,
+    *,
+    rows: int = 0,
 ) -> onnxruntime.InferenceSession:
     """Return a session of onnxruntime with our kernels inside.
 
-    A model without sparse networks is optimized first, and kept in the user's cache for the next session. One with
-    sparse convolutions on images of any size is made ready for a size when it is first called with that.
+    A model without sparse networks is optimized first, for `rows` as `optimize` does it, and kept in the user's cache.
+    One with sparse convolutions on images of any size is made ready for a size when it is first called with that.
 
     Raises:
         ModelError: the model is unreadable.
+        ValueError: rows are negative.
     """
     names = ["CPUExecutionProvider"] if providers is None else list(providers)
     options = onnxruntime.SessionOptions() if sess_options is None else sess_options
-    plain = _opened(model, options, lambda ready: onnxruntime.InferenceSession(ready, options, providers=names))
+    wanted = _Wanted(threads_of(options), rows)
+    plain = _opened(model, options, wanted, lambda ready: onnxruntime.InferenceSession(ready, options, providers=names))
     if not _may_have_free_images(plain) or holds_networks(model):
         return plain
     from redpebble.ort.sized_session import SizedSession, images_of
 
-    images = images_of(model)
-    if images is None:
+    if (images := images_of(model)) is None:
         return plain
-    opening = partial(session, sess_options=sess_options, providers=providers)
-    return _opened(images.source, options, lambda ready: SizedSession(ready, options, names, images, opening))
+    opening = partial(session, sess_options=sess_options, providers=providers, rows=rows)
+    return _opened(images.source, options, wanted, lambda ready: SizedSession(ready, options, names, images, opening))
 
 
 NOTHING_TAKEN: Final = "redpebble.session is as fast as onnxruntime here: %s; see why-not-faster"
@@ -100,6 +103,11 @@ def _may_have_free_images(made: onnxruntime.InferenceSession) -> bool:
     return any(not isinstance(size, int) or size < 1 for shape in images for size in shape[2:])
 
 
+class _Wanted(NamedTuple):
+    threads: int
+    rows: int  # that layers get at once, 0 for any number
+
+
 class _Ready(NamedTuple):
     """A model of which a session can be made: the one that was given, or what was made of it."""
 
@@ -109,12 +117,14 @@ class _Ready(NamedTuple):
     """Whether it came from the cache, so that to optimize anew may help."""
 
 
-def _opened(model: "Source", options: onnxruntime.SessionOptions, making: Making) -> onnxruntime.InferenceSession:
+def _opened(
+    model: "Source", options: onnxruntime.SessionOptions, wanted: _Wanted, making: Making
+) -> onnxruntime.InferenceSession:
     """Return a session of a model, optimized where it is not yet; of the model itself where that is not taken."""
     made: list[str] = []
     refusal = ""
     try:
-        for ready in _ways(model, threads_of(options), made):
+        for ready in _ways(model, wanted, made):
             given_up: list[str] = []
             try:
                 found = _made_of(ready.model, options, making, given_up)
@@ -136,7 +146,7 @@ def _opened(model: "Source", options: onnxruntime.SessionOptions, making: Making
             ready_code().pop(key, None)
 
 
-def _ways(model: "Source", threads: int, made: list[str]) -> "Iterator[_Ready]":
+def _ways(model: "Source", wanted: _Wanted, made: list[str]) -> "Iterator[_Ready]":
     """Yield forms of a model that sessions can be made of, each where the ones before were of no use.
 
     The keys of code that was compiled on the way are added to `made`.
@@ -146,7 +156,9 @@ def _ways(model: "Source", threads: int, made: list[str]) -> "Iterator[_Ready]":
         return
     folder = default_folder()
     digest = model_digest(model, folder)
-    path = None if digest is None else folder / f"{cache_key(digest, host_target(), 'session')}.onnx"
+    path = (
+        None if digest is None else folder / f"{cache_key(digest, host_target(), f'session rows={wanted.rows}')}.onnx"
+    )
     content = None if path is None else recalled(path)
     if path is not None and content is not None:
         note_use(path)
@@ -155,19 +167,19 @@ def _ways(model: "Source", threads: int, made: list[str]) -> "Iterator[_Ready]":
         else:
             LOG.warning(NOTHING_TAKEN, "no layer is taken, as was found before")
         yield _Ready(content or _as_it_is(model), is_original=not content, is_recalled=bool(content))
-    ready = _made_ready(model, path, threads, made)
+    ready = _made_ready(model, path, wanted, made)
     yield ready
     if not ready.is_original:
         yield _Ready(_as_it_is(model))
 
 
-def _made_ready(model: "Source", path: Path | None, threads: int, made: list[str]) -> _Ready:
+def _made_ready(model: "Source", path: Path | None, wanted: _Wanted, made: list[str]) -> _Ready:
     """Return an optimized model, and keep it in the cache, at `path`, where it can be kept there."""
     from redpebble.export.save_model import model_bytes
     from redpebble.runtime.memory import return_free_memory
 
     LOG.info("the model is optimized once, for the cache")
-    ready = _compiled(model, threads, made)
+    ready = _compiled(model, wanted, made)
     if made:
         # what was compiled from is held by cycles, and may be several times the model
         gc.collect()
@@ -202,12 +214,11 @@ def _as_it_is(model: "Source") -> "onnx_ir.Model | bytes | str":
     return read_model(model, any_version=True)
 
 
-def _compiled(model: "Source", threads: int, made: list[str]) -> _Ready:
+def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
     """Return an optimized model, and have the code for its networks ready: from the IR, which nodes only hold packed.
 
-    A model without networks stays as it is: written anew it would be no faster, and round elsewhere.
-
-    The keys of the code are added to `made`.
+    A model without networks stays as it is: written anew it would be no faster, and round elsewhere. Keys of code are
+    added to `made`.
 
     Raises:
         ModelError: the model is unreadable, or its functions are more than onnxruntime could write out.
@@ -222,10 +233,10 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> _Ready:
     cpu = host_target()
 
     def on_network(identity: str, network: "ModuleOp") -> None:
-        key = code_key(identity, cpu, threads)
+        key = code_key(identity, cpu, wanted.threads)
         if load(default_folder(), key) is None:
             try:
-                ready_code()[key] = network_code(network, threads, cpu, default_folder())
+                ready_code()[key] = network_code(network, wanted.threads, cpu, default_folder())
             except Exception as error:
                 LOG.info("a network was not compiled from the IR: %s", one_line(error))
                 return  # its node may be
@@ -233,7 +244,7 @@ def _compiled(model: "Source", threads: int, made: list[str]) -> _Ready:
             store(default_folder(), key, ready_code()[key])
 
     begun = time.perf_counter()
-    found = optimized(model, Options("optimize"), on_network)
+    found = optimized(model, Options("optimize", rows=wanted.rows), on_network)
     if not found.networks:
         LOG.warning(NOTHING_TAKEN, found.obstacle)
     elif LOG.isEnabledFor(logging.INFO):  # the work is counted for this line alone

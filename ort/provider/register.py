@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -60,7 +61,11 @@ AS_IT_IS: Final = Options("optimize", skip_passes=(DropDeadNeurons.name, MergeDu
 
 
 class SparseNetworkCompiler:
-    """Serves the provider with what the compiler says."""
+    """Serves the provider with what the compiler says of layers that get so many rows at once, 0 for any number."""
+
+    def __init__(self, rows: int = 0) -> None:
+        """Serve for `rows`."""
+        self._options = replace(AS_IT_IS, rows=rows)
 
     @property
     def cpus(self) -> int:
@@ -73,7 +78,7 @@ class SparseNetworkCompiler:
         Raises:
             ModelError: the model is not read.
         """
-        imported = extracted(model, _on_this_machine()).imported
+        imported = extracted(model, self._on_this_machine()).imported
         return found_networks(imported.module, imported.model)
 
     def compile(self, digest: bytes, model: NetworkModel) -> tuple[str, Artefact]:
@@ -124,14 +129,14 @@ class SparseNetworkCompiler:
             return
 
     def _plan(self, digest: bytes) -> Path:
-        return default_folder() / f"{self._key(digest, f'plan {_on_this_machine().machine}')}.plan"
+        known = f"plan {self._on_this_machine().machine} rows={self._options.rows}"
+        return default_folder() / f"{self._key(digest, known)}.plan"
 
     def _key(self, digest: bytes, what: str) -> str:
         return cache_key(digest, host_target(), f"provider {what} threads={self.cpus}")
 
-
-def _on_this_machine() -> Options:
-    return on_machine(AS_IT_IS, None, None, tune=False)
+    def _on_this_machine(self) -> Options:
+        return on_machine(self._options, None, None, tune=False)
 
 
 def _sizes(artefact: Artefact) -> tuple[int, int]:
@@ -175,18 +180,19 @@ def minor_version(version: str) -> int:
     return minor
 
 
-def register() -> "list[OrtEpDevice]":
+def register(rows: int = 0) -> "list[OrtEpDevice]":
     """Return the devices for `SessionOptions.add_provider_for_devices`: the CPU, with our code for sparse networks.
 
-    Nodes are compiled when a session is made, or come from the user's cache; all others stay with onnxruntime.
+    Nodes are compiled when a session is made, or come from the user's cache; all others stay with onnxruntime. Layers
+    are taken that gain for `rows` at once, as in `optimize`, in all sessions made from now on.
 
     Raises:
-        ValueError: onnxruntime is older than 1.23, or this machine is no x86-64.
+        ValueError: onnxruntime is older than 1.23, this machine is no x86-64, or rows are negative.
     """
     minor = minor_version(onnxruntime.__version__)
+    host().open(SparseNetworkCompiler(rows), minor)
     devices = _devices()
     if not devices:
-        host().open(SparseNetworkCompiler(), minor)
         onnxruntime.register_execution_provider_library(REGISTRATION, str(provider_library()))
         devices = _devices()
     return devices

@@ -140,6 +140,18 @@ def test_a_session_from_the_cache_loads_no_compiler(original: ir.Model, tmp_path
     assert not {"numba", "onnx", "onnx_ir", "scipy", "sympy", "xdsl"} & {*done.stdout.split()}
 
 
+def test_a_session_is_made_for_rows_and_kept_for_these(
+    original: ir.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
+    save_model(original, tmp_path / "m.onnx")
+    for rows in (0, 8, 8):
+        assert_agrees(redpebble.session(tmp_path / "m.onnx", rows=rows), original)
+    assert len([*(tmp_path / "cache").rglob("*.onnx")]) == 2
+    with pytest.raises(ValueError, match=r"^rows is -1, expected 0 or more$"):
+        redpebble.session(tmp_path / "m.onnx", rows=-1)
+
+
 @pytest.mark.parametrize("form", ["path", "bytes", "proto", "model"])
 def test_a_model_says_whether_it_has_networks(
     original: ir.Model, optimized: ir.Model, form: str, tmp_path: Path

@@ -99,6 +99,14 @@ def test_the_provider_comes_back_after_it_was_taken_out() -> None:
     assert_equal_runs(provider_session(model(MLP)), plain_session(model(MLP)), feeds(7))
 
 
+def test_the_provider_takes_layers_for_rows() -> None:
+    register(rows=8)
+    assert_equal_runs(provider_session(model(MLP)), plain_session(model(MLP)), feeds(7))
+    register()
+    with pytest.raises(ValueError, match=r"^rows is -1, expected 0 or more$"):
+        register(rows=-1)
+
+
 def test_a_provider_in_use_stays() -> None:
     session = provider_session(model(MLP))
     with pytest.raises(ValueError, match=r"^the execution provider is in use by 1 sessions, expected 0$"):

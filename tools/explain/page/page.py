@@ -179,7 +179,7 @@ def _next(story: Story) -> str:
     """Return what to do now."""
     if story.is_priced and max(_speedup(story, batch) for batch in BATCHES) < WORTHWHILE:
         return (
-            "<p>Below about 40 % zeros nothing is gained: prune the weights of linear layers, train a little, and "
+            "<p>Below about half zeros nothing is gained: prune the weights of linear layers, train a little, and "
             "export again.</p>"
         )
     return (
