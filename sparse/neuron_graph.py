@@ -168,15 +168,21 @@ def chain_graph(layers: Sequence[CsrPattern[np.integer]]) -> NeuronGraph:
     )
 
 
-def check_order(network: NeuronGraph, order: NDArray[np.int64]) -> None:
+def connection_ids(order: ArrayLike) -> NDArray[np.int64]:
+    """Return an order that is any sequence of integers as an array of int64; anything else as it is."""
+    ids = np.asarray(order)
+    return ids.astype(np.int64, copy=False) if ids.dtype.kind in "iu" or not ids.size else ids
+
+
+def check_order(network: NeuronGraph, order: ArrayLike) -> None:
     """Refuse an order that is no permutation of the connections [W], or not topological.
 
     Raises:
         ValueError: naming the connection.
     """
-    count = network.connection_count
+    count, order = network.connection_count, connection_ids(order)
     if order.dtype != np.int64 or order.shape != (count,):
-        raise ValueError(f"order is {order.dtype} of shape {order.shape}, not int64 of shape ({count},)")
+        raise ValueError(f"order is {order.dtype} of shape {order.shape}, accepted are integers of shape ({count},)")
     times = np.bincount(order[(order >= 0) & (order < count)], minlength=count)
     if np.any(times != 1):
         wrong = int(np.flatnonzero(times != 1)[0])

@@ -138,7 +138,7 @@ FOLDERS = tuple(dict.fromkeys(floor.split("/")[0] for floor in FLOORS))
 WINGS = ("ort", "distributed", "pruning", "training", "bench", "tools")
 """Folders that nothing of the core imports, so that each can be left out."""
 
-LOADED_ON_REQUEST = {"redpebble/__init__", "redpebble/__main__", "dialect/ops/pattern_traits"}
+LOADED_ON_REQUEST = {"redpebble/__init__", "redpebble/__main__", "dialect/ops/pattern_traits", "theory/__init__"}
 """Modules that name what lies above them, and load it when it is asked for."""
 
 ONLY_IN: dict[str, set[str]] = {

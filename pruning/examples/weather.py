@@ -1,9 +1,10 @@
-"""Weather post-processing in the shape of ENS-10: `python -m redpebble.pruning.examples.weather`.
+"""Weather post-processing on a grid like that of ENS-10: `python -m redpebble.pruning.examples.weather`.
 
 An ensemble forecast of temperature is biased and too sure of itself. A network reads means and spreads of 11 variables
 over the members, latitude, longitude and season at a point of the grid (361 x 720), and answers the mean and the
-deviation of a normal distribution. It is trained on its CRPS, compared with EMOS, and pruned. Fields are generated: the
-data of ENS-10 cannot be shipped; nothing here says anything about real weather.
+deviation of a normal distribution. It is trained on its CRPS, compared with a linear network on the same statistics,
+and pruned. Neither is a model of ENS-10, whose EMOS reads each member and whose networks are smaller. Fields are generated:
+nothing here says anything about real weather.
 """
 
 from collections.abc import Sequence
@@ -41,10 +42,10 @@ class Forecasts(NamedTuple):
 
 @dataclass(frozen=True)
 class Losses:
-    """Mean CRPS of the raw ensemble, of EMOS, of the dense and of the pruned network; and the gain in time."""
+    """Mean CRPS of the raw ensemble, of a linear, the dense and the pruned network; and the gain in time."""
 
     raw: float
-    emos: float
+    linear: float
     dense: float
     pruned: float
     density: float
@@ -72,7 +73,7 @@ def generated(count: int, rng: np.random.Generator) -> Forecasts:
 
 
 def network(widths: Sequence[int], rng: np.random.Generator) -> ir.Model:
-    """Return a network with random weights, Relu between its layers; EMOS is one without hidden layers."""
+    """Return a network with random weights, Relu between its layers; a linear one has no hidden layers."""
     builder = GraphBuilder()
     value = builder.input("x", ("points", widths[0]))
 
@@ -106,12 +107,12 @@ def example(epochs: int = 10, points: int = 60_000, speedup: float = 4.0, finetu
     def score(model: ir.Model, features: Array) -> float:
         return crps(Oracle(model).run({"x": features})[0], tests.truth)
 
-    emos, dense = fitted((2,), 3e-2), fitted((FEATURES, HIDDEN, HIDDEN), 1e-3)
+    linear, dense = fitted((2,), 3e-2), fitted((FEATURES, HIDDEN, HIDDEN), 1e-3)
     result = prune(dense, {"x": data.features[:8192]}, speedup=speedup, rows=LONGITUDES, finetune=finetune)
     raw = np.maximum(tests.features[:, :2], np.array([-np.inf, 1e-3], np.float32))
     return Losses(
         crps(raw, tests.truth),
-        score(emos, np.ascontiguousarray(tests.features[:, :2])),
+        score(linear, np.ascontiguousarray(tests.features[:, :2])),
         score(dense, tests.features),
         score(result.model, tests.features),
         result.report.density,
@@ -122,7 +123,7 @@ def example(epochs: int = 10, points: int = 60_000, speedup: float = 4.0, finetu
 def main() -> None:
     """Print the scores."""
     found = example()
-    print(f"CRPS: ensemble {found.raw:.4f}, EMOS {found.emos:.4f}, network {found.dense:.4f}")
+    print(f"CRPS: ensemble {found.raw:.4f}, linear {found.linear:.4f}, network {found.dense:.4f}")
     print(f"pruned to {found.density:.1%}, {found.speedup:.2f}x as fast: {found.pruned:.4f}")
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph, check_order
+from redpebble.sparse.neuron_graph import NeuronGraph, check_order, connection_ids
 from redpebble.theory.compiled import compiled
 from redpebble.theory.pebbling.machine import Memory, TransferCount
 from redpebble.theory.pebbling.max_tree import MaxTree, clear, empty_set, is_marked, largest, mark
@@ -48,7 +48,7 @@ class Moved(NamedTuple):
     row_writes: int
 
 
-def count_transfers(network: NeuronGraph, order: NDArray[np.int64], memory: Memory) -> TransferCount:
+def count_transfers(network: NeuronGraph, order: ArrayLike, memory: Memory) -> TransferCount:
     """Run the order, connection ids of shape [W], and count what is moved.
 
     Raises:
@@ -57,14 +57,13 @@ def count_transfers(network: NeuronGraph, order: NDArray[np.int64], memory: Memo
     return count_levels(network, order, (memory,))[0]
 
 
-def count_levels(
-    network: NeuronGraph, order: NDArray[np.int64], memories: Sequence[Memory]
-) -> tuple[TransferCount, ...]:
+def count_levels(network: NeuronGraph, order: ArrayLike, memories: Sequence[Memory]) -> tuple[TransferCount, ...]:
     """Count an order [W] for several memories, each as if it were the only one; the order is prepared once.
 
     Raises:
         ValueError: as `count_transfers`.
     """
+    order = connection_ids(order)
     if order.dtype != np.int64 or order.shape != (network.connection_count,):
         check_order(network, order)
     order = np.ascontiguousarray(order)

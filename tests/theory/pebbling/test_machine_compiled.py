@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
+from redpebble import theory
 from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.machine_compiled import count_levels, count_transfers
@@ -89,6 +91,16 @@ def test_a_strided_order_is_counted_like_a_copy() -> None:
     assert count_transfers(network, strided, Memory(4)) == count_transfers(network, strided.copy(), Memory(4))
 
 
+@pytest.mark.parametrize("order", [[0, 1, 2], (1, 0, 2), np.array([0, 1, 2], dtype=np.int32)])
+def test_an_order_is_any_sequence_of_integers(order: ArrayLike) -> None:
+    network = from_layers([np.ones((2, 1)), np.ones((1, 1))])
+    assert theory.count_transfers(network, order, theory.Memory(3)) == count_transfers(
+        network, id_array([0, 1, 2]), Memory(3)
+    )
+    with pytest.raises(ValueError, match="order is float64 of shape"):
+        count_transfers(network, np.asarray(order, dtype=np.float64), Memory(3))
+
+
 @pytest.mark.parametrize(
     "order, message",
     [
@@ -96,7 +108,7 @@ def test_a_strided_order_is_counted_like_a_copy() -> None:
         ([0, 0, 1], "connection 0 occurs 2 times in the order"),
         ([0, 1, 3], "connection 2 occurs 0 times in the order"),
         ([0, -1, 2], "connection 1 occurs 0 times in the order"),
-        ([0, 1], r"order is int64 of shape \(2,\), not int64 of shape \(3,\)"),
+        ([0, 1], r"order is int64 of shape \(2,\), accepted are integers of shape \(3,\)"),
     ],
 )
 def test_orders_that_cannot_run_are_refused(order: list[int], message: str) -> None:

@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup
 from redpebble.theory.pebbling.bounds.separator_bound import Floats, Weighting
 
-# Intervals on the left times on the right: the solver works on dense matrices, 1500 x 1500 take about 0.5 s and 40 MB.
-LARGEST_AREA = 2_250_000
+# Intervals on the smaller side, whose products among each other the solver works on: 1500 x 1500 take about 0.5 s.
+LARGEST_SIDE = 1536
+# Intervals on the left times on the right: the matrix itself is dense, 34 MB. 1024 x 4096 are within reach.
+LARGEST_AREA = 4_200_000
 _MARGIN = 1e-9
 # Rounds of Sinkhorn's scaling.
 _ROUNDS = 20
@@ -29,7 +31,7 @@ _ROUNDS = 20
 
 def is_within_reach(group: IntervalGroup) -> bool:
     """Whether the group is small enough for the dense solver."""
-    return group.shape[0] * group.shape[1] <= LARGEST_AREA
+    return min(group.shape) <= LARGEST_SIDE and group.shape[0] * group.shape[1] <= LARGEST_AREA
 
 
 def degree_weights(group: IntervalGroup, power: float) -> Floats:
@@ -81,7 +83,8 @@ def largest_deviation(group: IntervalGroup) -> float:
 
 def _check_size(group: IntervalGroup) -> None:
     if not is_within_reach(group):
-        raise ValueError(f"{group.shape[0]} x {group.shape[1]} intervals are more than {LARGEST_AREA}")
+        found = " x ".join(map(str, group.shape))
+        raise ValueError(f"{found} intervals, accepted are {LARGEST_SIDE} on a side and {LARGEST_AREA} pairs")
 
 
 def _dense(group: IntervalGroup, entries: Floats) -> Floats:

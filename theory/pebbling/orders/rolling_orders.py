@@ -8,6 +8,7 @@ trained, see `learned_rule`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -35,6 +36,9 @@ class Graph(NamedTuple):
 
 OCTAVES: Final = 8
 """Classes of the number of a source's targets that have not opened: 0, 1, 2 to 3, 4 to 7 and so on."""
+
+STEPS: Final = 128
+"""Targets opened, or sources loaded, between two questions for the time: each looks at all neurons."""
 
 MOST_USES: Final = 3
 """Open targets of a source that are told apart."""
@@ -100,13 +104,32 @@ def rolled_target_orders(network: NeuronGraph, open_count: int, rule: RollingRul
     Raises:
         ValueError: no open target.
     """
+    found = rolled_in_time(network, open_count, rule, lambda: False)
+    assert found is not None
+    return found
+
+
+def rolled_in_time(
+    network: NeuronGraph, open_count: int, rule: RollingRule, is_late: Callable[[], bool]
+) -> TargetOrders | None:
+    """Do the same while it is not late: None once it is, which is asked now and again.
+
+    Raises:
+        ValueError: no open target.
+    """
     if open_count < 1:
         raise ValueError(f"{open_count} targets are open, at least 1 is needed")
     # read-only arrays would be compiled for anew
     sources, targets = (np.require(ids, requirements="W") for ids in (network.sources, network.targets))
     graph = Graph(sources, targets, network.incoming, network.outgoing)
     rolling = _rolling(network, rule)
-    roll(graph, rolling, open_count)
+    for room in range(STEPS, open_count + STEPS, STEPS):
+        if is_late():
+            return None
+        fill(graph, rolling, min(room, open_count))
+    while not roll(graph, rolling, open_count, STEPS):
+        if is_late():
+            return None
     return TargetOrders(rolling.orders[0], rolling.orders[1], open_count)
 
 
@@ -137,13 +160,15 @@ def _rolling(network: NeuronGraph, rule: RollingRule) -> Rolling:
 
 
 @compiled
-def roll(graph: Graph, rolling: Rolling, open_count: int) -> None:
-    """Open and close all targets."""
-    _fill(graph, rolling, open_count)
-    while rolling.counters[OPENED] > rolling.counters[CLOSED]:
+def roll(graph: Graph, rolling: Rolling, open_count: int, loads: int) -> bool:
+    """Load so many sources; return whether all targets have opened and closed."""
+    for _ in range(loads):
+        if rolling.counters[OPENED] == rolling.counters[CLOSED]:
+            return True
         source = _best_source(rolling)
         while _load(graph, rolling, source):
-            _fill(graph, rolling, open_count)
+            fill(graph, rolling, open_count)
+    return False
 
 
 @compiled
@@ -205,7 +230,7 @@ def _close(graph: Graph, rolling: Rolling, target: int) -> None:
 
 
 @compiled
-def _fill(graph: Graph, rolling: Rolling, open_count: int) -> None:
+def fill(graph: Graph, rolling: Rolling, open_count: int) -> None:
     """Open the best targets while there is room."""
     counters = rolling.counters
     while counters[OPENED] - counters[CLOSED] < open_count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -72,6 +73,10 @@ class Budget:
     spent: Callable[[], float] | None
     restarts: int
 
+    def is_spent(self, share: float) -> bool:
+        """Whether so much of a time budget is spent; never without one."""
+        return self.spent is not None and self.spent() >= share
+
     def plan(self, phase: Phase, temperatures: Temperatures) -> AnnealingPlan:
         """The plan of a phase."""
         (begin, end), (hottest, coldest) = phase, temperatures
@@ -116,9 +121,9 @@ class Search:
         width = _TRIED_SHARE / len(counts)
         tried: list[tuple[int, Candidate, Candidate, StabbingBlocks]] = []
         for number, open_count in enumerate(counts):
-            states = [self._state(orders) for orders in rolling_targets(self._network, open_count)]
-            state = min(states, key=lambda one: one.cost)
             begin, middle, end = ((number + part) * width for part in (0.0, 0.3, 1.0))
+            rolled = rolling_targets(self._network, open_count, partial(self._budget.is_spent, middle))
+            state = min((self._state(orders) for orders in rolled), key=lambda one: one.cost)
             targets = self._anneal_targets(state, f"rolling, {open_count} open", Phase(begin, middle))._replace(
                 trace=()
             )

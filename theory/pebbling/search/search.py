@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from redpebble.theory.pebbling.machine import Memory, Policy, TransferCount
 from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.search.phases import Budget, Candidate, Search, SearchTrace, joined_trace
 from redpebble.theory.pebbling.search.starts import start_orders
+
+STARTS_SHARE: Final = 0.4
+"""Share of a time budget after which no further start is made."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +99,13 @@ def search_order(network: NeuronGraph, request: SearchRequest, rng: np.random.Ge
         request: memory and budget.
         rng: source of randomness.
     """
-    orders = start_orders(network, request.capacity)
+    budget = request.budget()
+    orders = start_orders(network, request.capacity, lambda: budget.is_spent(STARTS_SHARE))
     starts = {name: count_transfers(network, order, request.memory) for name, order in orders.items()}
     candidates = {name: Candidate(orders[name], count.total, name, ()) for name, count in starts.items()}
     found = [min(candidates.values(), key=lambda candidate: candidate.cost)]
     if request.proposals != 0 and network.connection_count > 1:
-        searches = [Search(network, request.memory, request.budget(), thread) for thread in rng.spawn(request.threads)]
+        searches = [Search(network, request.memory, budget, thread) for thread in rng.spawn(request.threads)]
         with ThreadPoolExecutor(request.threads) as pool:
             futures = [pool.submit(search.improve, candidates) for search in searches]
         found += [future.result() for future in futures]

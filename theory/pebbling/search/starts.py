@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +18,7 @@ from redpebble.theory.pebbling.orders.interval_stabbing import (
     sliding_window_order,
 )
 from redpebble.theory.pebbling.orders.learned_rule import learned_rule
-from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders, rolled_target_orders
+from redpebble.theory.pebbling.orders.rolling_orders import greedy_rule, rolled_in_time
 from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 
 # Connections from which on one greedy order must do, and from which on only orders that take a second.
@@ -25,9 +28,20 @@ _EXPONENTS = (3.0, 2.0, 6.0)
 LEARNED = "learned rolling"
 """Name of the start that a trained rule makes."""
 
+SLOWER: Final[Mapping[str, Callable[[NeuronGraph], NDArray[np.int64]]]] = {
+    "reverse cuthill-mckee": reverse_cuthill_mckee_order,
+    "narrow frontier": narrow_frontier_order,
+}
+"""Orders that take seconds for a million connections."""
 
-def start_orders(network: NeuronGraph, capacity: int) -> dict[str, NDArray[np.int64]]:
-    """Connection orders [W] by name, for a memory of `capacity` values; without the slower ones for huge networks."""
+
+def start_orders(
+    network: NeuronGraph, capacity: int, is_late: Callable[[], bool] = lambda: False
+) -> dict[str, NDArray[np.int64]]:
+    """Connection orders [W] by name, for a memory of `capacity` values; without the slower ones for huge networks.
+
+    Those that take longest come last, and are left out once it is late.
+    """
     open_count = capacity - 2
     orders = {
         "pull": pull_order(network),
@@ -36,25 +50,27 @@ def start_orders(network: NeuronGraph, capacity: int) -> dict[str, NDArray[np.in
         "depth first": depth_first_order(network),
         "sliding window": sliding_window_order(network, open_count),
     }
-    if network.connection_count < _HUGE:
-        orders["reverse cuthill-mckee"] = reverse_cuthill_mckee_order(network)
-        orders["narrow frontier"] = narrow_frontier_order(network)
-    for exponent in _exponents(network):
-        orders[f"greedy rolling {exponent:g}"] = decode(network, greedy_target_orders(network, open_count, exponent))
-    if network.connection_count < _HUGE:
-        orders[LEARNED] = decode(network, _learned(network, open_count))
-    return orders
+    for name, order in SLOWER.items():
+        if network.connection_count < _HUGE and not is_late():
+            orders[name] = order(network)
+    rolled = _rolled(network, open_count, is_late)
+    return orders | {name: decode(network, order) for name, order in rolled.items()}
 
 
-def rolling_targets(network: NeuronGraph, open_count: int) -> list[TargetOrders]:
-    """Orders of targets for a number of open ones: by a window that slides, and greedily."""
-    greedy = [greedy_target_orders(network, open_count, exponent) for exponent in _exponents(network)]
-    learned = [_learned(network, open_count)] if network.connection_count < _HUGE else []
-    return [natural_orders(network, open_count), *greedy, *learned]
+def rolling_targets(
+    network: NeuronGraph, open_count: int, is_late: Callable[[], bool] = lambda: False
+) -> list[TargetOrders]:
+    """Orders of targets for a number of open ones: by a window that slides, and by rules, unless it is late."""
+    return [natural_orders(network, open_count), *_rolled(network, open_count, is_late).values()]
 
 
-def _learned(network: NeuronGraph, open_count: int) -> TargetOrders:
-    return rolled_target_orders(network, open_count, learned_rule(network, open_count))
+def _rolled(network: NeuronGraph, open_count: int, is_late: Callable[[], bool]) -> dict[str, TargetOrders]:
+    """Return orders of targets by the name of the rule, those that were made before it was late."""
+    # the trained rule is the best on the mean, so that it comes first
+    rules = {LEARNED: learned_rule(network, open_count)} if network.connection_count < _HUGE else {}
+    rules |= {f"greedy rolling {exponent:g}": greedy_rule(exponent) for exponent in _exponents(network)}
+    found = {name: rolled_in_time(network, open_count, rule, is_late) for name, rule in rules.items()}
+    return {name: orders for name, orders in found.items() if orders is not None}
 
 
 def target_orders(network: NeuronGraph, order: NDArray[np.int64], open_count: int) -> TargetOrders:

@@ -34,6 +34,19 @@ def test_the_argument_with_exact_sets_stays_below_the_exhaustive_optimum(network
     assert exact_excess(joint_group(network), capacity - 1) <= excess
 
 
+def test_a_long_layer_is_weighed_by_its_smaller_side() -> None:
+    """A singular value decomposition of the other side up finds the same second value."""
+    rows, columns = np.nonzero(np.random.default_rng(0).random((128, 20_000)) < 0.1)
+    group = IntervalGroup(rows, columns, np.ones(128, dtype=np.int64), np.ones(20_000, dtype=np.int64))
+    weighting = spectral_weighting(group, np.ones(len(rows)))
+    half = weighting.missing(np.array([0.5]))[0]
+    lefts, rights = np.bincount(rows), np.bincount(columns, minlength=20_000)
+    matrix = np.zeros((20_000, 128))
+    matrix[columns, rows] = 1 / np.sqrt(lefts[rows] * rights[columns])
+    second = np.linalg.svd(matrix, compute_uv=False)[1]
+    np.testing.assert_allclose(half / (1 - half), second**2, rtol=1e-6)
+
+
 def test_the_argument_says_something_about_a_full_layer() -> None:
     network = from_layers([np.ones((3, 3))])
     excess = sum(exact_excess(group, 2) for group in interval_groups(network))
