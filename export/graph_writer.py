@@ -13,7 +13,7 @@ from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.tensors import byte_kind
 from redpebble.export.node_reads import defined_inside, replace_reads, values_read
 from redpebble.export.operators.table import emit
-from redpebble.export.original import OVERRIDABLE_SINCE, Original
+from redpebble.export.original import Original
 from redpebble.export.sparse_networks.node_and_function import SparseNetworks
 from redpebble.export.sparse_networks.node_content import written
 from redpebble.export.sparse_networks.node_format import node_identity
@@ -22,6 +22,7 @@ from redpebble.export.writing.initializers import Initializers
 from redpebble.export.writing.node_builder import NodeBuilder
 from redpebble.export.writing.node_names import Naming
 from redpebble.export.writing.unique_names import Names
+from redpebble.frontend.reading.model_file import OVERRIDABLE_SINCE
 
 CODE_TYPES: Final = {"u8": ir.DataType.UINT8, "s8": ir.DataType.INT8}
 

@@ -24,7 +24,7 @@ from redpebble.dialect.shape_inference import described_by
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.frontend.errors import CodesError, InvalidModelError, ModelError, UnsupportedModelError, first_line
-from redpebble.frontend.folding.dequantized_constants import SPARSE, is_sparse
+from redpebble.frontend.folding.dequantized_constants import SPARSE
 from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
 from redpebble.frontend.folding.score_masks import add_score_masks
 from redpebble.frontend.kept.equal_nodes import EqualNodes
@@ -38,6 +38,7 @@ from redpebble.frontend.operators.scope import ValueScope
 from redpebble.frontend.operators.shape_inference import Inferred, infer_types
 from redpebble.frontend.operators.table import CONVERTERS, LEFT
 from redpebble.frontend.reading.image_sizes import size_options
+from redpebble.frontend.sparse_weights import graph_of, has_sparse_convolution
 
 MOVING: Final = (ConcatOp, ReshapeOp, SplitOp, TransposeOp)
 """Ops that a runtime would spend time on where one node did without them before."""
@@ -105,7 +106,7 @@ class _Translation:
         self._keep_foreign = keep_foreign
         self._keep_moving = keep.foreign and keep.moving
         self._whole = whole
-        self._has_sparse_convolution = keep_foreign and whole is not None and has_sparse_convolution(model)
+        self._has_sparse_convolution = keep_foreign and whole is not None and has_sparse_convolution(graph_of(model))
         self._expanded: set[str] = set()
         self._reasons: dict[int, str] = {}
         self._masks = add_score_masks(model) if keep_foreign and keep.may_add else {}
@@ -220,10 +221,9 @@ class _Translation:
         self._block.add_ops(conversion.ops)
         node = conversion.node
         self._replaced.update(conversion.replaced)
-        if conversion.replaced:
-            # what these are known by
-            read = (value for one in (node, *conversion.replaced) for value in one.inputs if value is not None)
-            self._known_by.update(value.name or "" for value in read)
+        # a constant may be called otherwise after what was taken of it, as the taps of a window are
+        read = (value for one in (node, *conversion.replaced) for value in one.inputs if value is not None)
+        self._known_by.update(value.name or "" for value in read if conversion.ops)
         names = {result: output.name or "" for output, result in zip(node.outputs, results, strict=False)}
         key = node_identity(node)
         origin = SymbolRefAttr(key) if not node.name and key in self._expanded else node.name
@@ -352,11 +352,6 @@ def _keeps_features(op: Operation) -> bool:
 def _has_sparse_layer(ops: Sequence[Operation]) -> bool:
     weights = (op.weight.owner for op in ops if isinstance(op, LinearOp))
     return any(_density(weight) < SPARSE for weight in weights if isinstance(weight, ConstantOp | SparseConstantOp))
-
-
-def has_sparse_convolution(model: onnx_ir.Model) -> bool:
-    """Return whether a convolution of the main graph has a constant weight that is mostly zeros, of floats or codes."""
-    return any(is_sparse(node, model.ir_version) for node in model.graph if node.op_type in ("Conv", "ConvInteger"))
 
 
 def _density(weight: ConstantOp | SparseConstantOp) -> float:

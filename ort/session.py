@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import onnxruntime
@@ -19,11 +19,13 @@ from redpebble.foundation.threads import usable_threads
 from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
 from redpebble.model_digest import model_digest
 from redpebble.ort.custom_ops.node import one_line
+from redpebble.ort.model_looks import NOTHING_TAKEN, holds_networks, why_dense
 from redpebble.ort.native.tables import CODES_COUNT, OPERATOR_COUNT
 from redpebble.ort.network_code import code_key, compile_network, network_in_session, ready_code
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
-from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from redpebble.runtime.store.cache import cache_key, load, store
+from redpebble.runtime.store.cache_folder import default_folder
 from redpebble.runtime.store.checked_file import keep, recalled
 from redpebble.runtime.store.kept_files import make_room, note_use
 
@@ -53,17 +55,14 @@ def threads_of(options: onnxruntime.SessionOptions) -> int:
     return min(asked, usable) if asked > 0 and options.use_per_session_threads else usable
 
 
-def session(
+def optimized_session(
     model: "Source",
     sess_options: onnxruntime.SessionOptions | None = None,
     providers: Sequence[str] | None = None,
     *,
     rows: int = 0,
 ) -> onnxruntime.InferenceSession:
-    """Return a session of onnxruntime with our kernels inside.
-
-    A model without sparse networks is optimized first, for `rows` as `optimize` does it, and kept in the user's cache.
-    One with sparse convolutions on images of any size is made ready for a size when it is first called with that.
+    """Return what `redpebble.ort.any_model.session` does of a model that may gain.
 
     Raises:
         ModelError: the model is unreadable.
@@ -79,12 +78,9 @@ def session(
 
     if (images := images_of(model)) is None:
         return plain
-    opening = partial(session, sess_options=sess_options, providers=providers, rows=rows)
+    opening = partial(optimized_session, sess_options=sess_options, providers=providers, rows=rows)
     return _opened(images.source, options, wanted, lambda ready: SizedSession(ready, options, names, images, opening))
 
-
-NOTHING_TAKEN: Final = "redpebble.session is as fast as onnxruntime here: %s; see why-not-faster"
-"""The warning of a session in which no code of ours runs."""
 
 ROUNDING = b"QuantizeLinear"
 """Operator of models whose values are bytes; those of which only the weights are have none."""
@@ -224,7 +220,12 @@ def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
         ModelError: the model is unreadable, or its functions are more than onnxruntime could write out.
     """
     import onnx
+    import onnx_ir
 
+    why = why_dense(model) if isinstance(model, onnx_ir.Model) else ""
+    if why:
+        LOG.warning(NOTHING_TAKEN, why)
+        return _Ready(_as_it_is(model))
     from redpebble.compiler import network_code, optimized
     from redpebble.frontend.reading.function_calls import check_written_out
     from redpebble.frontend.reading.model_file import PROTOBUF_LIMIT
@@ -311,32 +312,6 @@ def _operator_count(content: bytes | mmap.mmap) -> int:
 
 def _names_beyond(count: int) -> tuple[str, str]:
     return f"{OP_TYPE}_{count}", f"{CODES_OP_TYPE}_{count * CODES_COUNT // OPERATOR_COUNT}"
-
-
-def holds_networks(model: "Source") -> bool:
-    """Return whether a model has nodes of ours; a file is searched for our domain, which is faster than reading it."""
-    if isinstance(model, bytes):
-        return DOMAIN.encode() in model
-    if isinstance(model, str | os.PathLike):
-        try:
-            with Path(model).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                return content.find(DOMAIN.encode()) >= 0
-        except (OSError, TypeError, ValueError):
-            return False
-    return _lists_our_domain(model)
-
-
-def _lists_our_domain(model: object) -> bool:
-    import onnx
-    import onnx_ir
-
-    match model:
-        case onnx.ModelProto():
-            return any(entry.domain == DOMAIN for entry in model.opset_import)
-        case onnx_ir.Model():
-            return DOMAIN in model.opset_imports
-        case _:
-            return False
 
 
 def write_library(model: "Source", path: Path) -> tuple[str, ...]:

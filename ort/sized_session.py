@@ -16,7 +16,7 @@ from redpebble.frontend.errors import ModelError
 from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.image_sizes import MOST_SIZES, free_sizes, sizes_of
 from redpebble.frontend.reading.model_source import read_model
-from redpebble.frontend.translation import has_sparse_convolution
+from redpebble.frontend.sparse_weights import graph_of, has_sparse_convolution
 from redpebble.stated_sizes import with_sizes
 
 Opening = Callable[[Source], onnxruntime.InferenceSession]
@@ -35,7 +35,7 @@ def images_of(model: Source) -> Images | None:
     """Return the images of a model; None where all sizes are known, or no convolution is sparse."""
     read = read_model(model, any_version=True)
     free = free_sizes(read)
-    if not free or not has_sparse_convolution(read):
+    if not free or not has_sparse_convolution(graph_of(read)):
         return None
     is_stored = isinstance(model, str | os.PathLike | bytes)
     return Images(model if is_stored else model_bytes(read) or read, free)

@@ -27,7 +27,7 @@ from redpebble.foundation.threads import usable_threads
 from redpebble.frontend.errors import within_limits
 from redpebble.frontend.import_model import Source
 from redpebble.model_rows import state_rows
-from redpebble.ort.session import session
+from redpebble.ort.any_model import session
 from redpebble.pruning.budgets import Allocation
 from redpebble.pruning.finetune import Lessons, lessons_of, trained
 from redpebble.pruning.folded_solver import FoldedSolver

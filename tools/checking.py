@@ -16,8 +16,9 @@ from redpebble.compiler import compile as compile_model
 from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError
 from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.model_source import read_runnable_model
+from redpebble.ort.any_model import session
+from redpebble.ort.model_looks import holds_networks
 from redpebble.ort.provider.register import register
-from redpebble.ort.session import holds_networks, session
 from redpebble.tools.json_reports import write_report
 from redpebble.tools.tables import comparison_table
 from redpebble.verification.compare import CheckPlan, Run, agree, compare_runs

@@ -10,7 +10,7 @@ import onnx_ir
 import onnxruntime
 
 from redpebble.export.loadable_model import loadable
-from redpebble.ort.session import session
+from redpebble.ort.any_model import session
 
 SECONDS: Final = 1.0
 LEAST_ROUNDS: Final = 3

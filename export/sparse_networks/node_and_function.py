@@ -18,7 +18,7 @@ from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, 
 from redpebble.export.sparse_networks.standard_body import BodyConstants, NetworkBody, network_body
 from redpebble.export.writing.compact_weights import SINCE
 from redpebble.export.writing.initializers import Initializers
-from redpebble.frontend.folding.known_constants import OVERRIDABLE_SINCE
+from redpebble.frontend.reading.model_file import OVERRIDABLE_SINCE
 
 FUNCTIONS_SINCE: Final = 8
 """The IR version from which a model may hold functions."""

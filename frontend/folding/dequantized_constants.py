@@ -23,8 +23,8 @@ def stays_quantized(node: onnx_ir.Node) -> bool:
     readers = [use.node for output in node.outputs for use in output.uses()]
     if not any(reader.op_type in MULTIPLYING for reader in readers):
         return _rank(node) > 1
-    weights_only = all(reader.op_type in ("Gemm", "MatMul") and _reads_floats(reader, node) for reader in readers)
-    return not (weights_only and _rank(node) == 2 and _density(node) < SPARSE)
+    weights_only = all(_reads_floats(reader, node) for reader in readers)
+    return not (weights_only and _density(node) < SPARSE)
 
 
 def is_dequantized(value: onnx_ir.Value) -> bool:
@@ -34,12 +34,10 @@ def is_dequantized(value: onnx_ir.Value) -> bool:
 
 
 def is_sparse(convolution: onnx_ir.Node, version: int) -> bool:
-    """Return whether a convolution has a constant weight that is mostly zeros, of floats or of codes."""
+    """Return whether a Conv has a constant weight that is mostly zeros, of floats or of codes made floats."""
     weight, zero = convolution.inputs[1] if len(convolution.inputs) > 1 else None, None
     source = None if weight is None else weight.producer()
-    if convolution.op_type == "ConvInteger":
-        zero = convolution.inputs[3] if len(convolution.inputs) > 3 else None
-    elif source is not None and source.op_type == "DequantizeLinear":
+    if source is not None and source.op_type == "DequantizeLinear":
         weight, _, zero = [*source.inputs, None][:3]
     return mostly_zeros(weight, zero, version)
 
@@ -75,7 +73,9 @@ def _rank(node: onnx_ir.Node) -> int:
 
 
 def _reads_floats(layer: onnx_ir.Node, weight: onnx_ir.Node) -> bool:
-    """Return whether a layer multiplies values that were not quantized by a weight."""
+    """Return whether a layer multiplies values that were not quantized by a weight of the rank that it has."""
+    if layer.op_type not in ("Conv", "Gemm", "MatMul") or (_rank(weight) != 2 and layer.op_type != "Conv"):
+        return False
     x, w = layer.inputs[:2]
     source = None if x is None else x.producer()
     return w is weight.outputs[0] and (source is None or source.op_type != "DequantizeLinear")
@@ -92,7 +92,7 @@ def _density(node: onnx_ir.Node) -> float:
     if block and zero.ndim == 2:
         zero = np.repeat(zero, block, axis)[: codes.shape[0], : codes.shape[1]]
     elif zero.size > 1:
-        zero = zero.reshape((-1, 1) if axis % 2 == 0 else (1, -1))
+        zero = zero.reshape(-1, *[1] * (codes.ndim - 1 - axis % codes.ndim))
     return float(np.count_nonzero(np.not_equal(codes, zero))) / codes.size
 
 

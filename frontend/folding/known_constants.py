@@ -5,9 +5,7 @@ import onnx_ir
 from numpy.typing import NDArray
 
 from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
-
-OVERRIDABLE_SINCE = 4
-"""IR version since which an initializer that is also a graph input is only its default."""
+from redpebble.frontend.reading.model_file import OVERRIDABLE_SINCE
 
 
 def overridable(value: onnx_ir.Value, ir_version: int) -> bool:

@@ -10,6 +10,9 @@ from redpebble.frontend.errors import InvalidModelError
 PROTOBUF_LIMIT: Final = 2**31 - 1
 """Bytes that one protobuf message can hold."""
 
+OVERRIDABLE_SINCE: Final = 4
+"""IR version since which an initializer that is also a graph input is only its default."""
+
 
 def read_file(path: Path) -> bytes:
     """Return the bytes of a model's own file.

@@ -10,7 +10,7 @@ import onnx
 import onnx_ir
 
 from redpebble.frontend.reading.image_sizes import size_options
-from redpebble.frontend.translation import has_sparse_convolution
+from redpebble.frontend.sparse_weights import graph_of, has_sparse_convolution
 from redpebble.lowering.calls.network_table import ParameterNumbers
 from redpebble.ort.custom_ops.node import one_line
 from redpebble.ort.provider.context_nodes import (
@@ -187,7 +187,7 @@ def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes, *, with_models: 
 def _left_images(model: onnx_ir.Model) -> list[str]:
     """Return a line on sparse convolutions whose images have any size: code is made for sizes that are known."""
     sizes = size_options(model)
-    if not sizes or not has_sparse_convolution(model):
+    if not sizes or not has_sparse_convolution(graph_of(model)):
         return []
     return [
         f"sparse convolutions stay with onnxruntime: images of any size; `redpebble optimize {sizes}` states one, "

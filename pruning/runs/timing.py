@@ -14,7 +14,7 @@ import onnx_ir
 from numpy.typing import NDArray
 
 from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.ort.session import session
+from redpebble.ort.any_model import session
 from redpebble.runtime.memory import return_free_memory
 from redpebble.verification.oracle import Oracle, session_options
 

@@ -1,39 +1,22 @@
 """Compiled networks on disk, found again by what they were made from."""
 
 import hashlib
-import os
 import sys
 import warnings
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
-
-import platformdirs
 
 from redpebble.foundation.log import LOG
 from redpebble.foundation.private_files import UntrustedFileError, open_private, private_folder
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.store.artefact import Artefact, ArtefactError, sealed_in, write_artefact
+from redpebble.runtime.store.cache_folder import default_folder
 from redpebble.runtime.store.kept_files import make_room, note_use
 from redpebble.runtime.store.source_digest import source_digest, source_files
 
 DEPENDENCIES = ("llvmlite", "numpy", "onnx-ir", "xdsl")
 """Packages whose version can change what the compiler makes of a model."""
-
-NO_FOLDER: Final = Path(os.devnull) / "redpebble"
-"""The cache of a user without a home: it cannot be made, as one where nothing can be written."""
-
-
-def default_folder() -> Path:
-    """Return the folder for compiled networks: `REDPEBBLE_CACHE` where it is set, else the user's cache folder."""
-    chosen = os.environ.get("REDPEBBLE_CACHE")
-    try:
-        folder = Path(chosen or platformdirs.user_cache_dir("redpebble"))
-    except RuntimeError:  # nobody knows this user's home
-        return NO_FOLDER
-    # older platformdirs leave the ~ where it is
-    return NO_FOLDER if folder.parts[:1] == ("~",) else folder
 
 
 @cache

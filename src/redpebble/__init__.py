@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from redpebble.frontend.errors import InvalidModelError as InvalidModelError
     from redpebble.frontend.errors import ModelError as ModelError
     from redpebble.frontend.errors import UnsupportedModelError as UnsupportedModelError
+    from redpebble.ort.any_model import session as session
     from redpebble.ort.provider.register import register as register
     from redpebble.ort.provider.register import unregister as unregister
     from redpebble.ort.session import get_library_path as get_library_path
-    from redpebble.ort.session import session as session
     from redpebble.pruning.prune import prune as prune
     from redpebble.runtime.network import Network as Network
     from redpebble.training.finetune import finetune as finetune
@@ -62,7 +62,7 @@ _HOMES = {
     "optimize": "redpebble.compiler",
     "prune": "redpebble.pruning.prune",
     "register": "redpebble.ort.provider.register",
-    "session": "redpebble.ort.session",
+    "session": "redpebble.ort.any_model",
     "unregister": "redpebble.ort.provider.register",
 }
 

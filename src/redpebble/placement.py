@@ -22,6 +22,7 @@ from redpebble.frontend.import_model import Imported
 from redpebble.frontend.multiply_adds import NodeWork, work_of_nodes
 from redpebble.frontend.operators.quantized import NO_KERNEL_OF_BYTES, YIELDS_CODES
 from redpebble.frontend.operators.table import LAYERS
+from redpebble.frontend.sparse_weights import all_dense
 from redpebble.frontend.translation import NO_CONVOLUTION, NO_MOVES, node_identity
 from redpebble.frontend.weight_zeros import FEWEST, weight_zeros
 from redpebble.passes.deployment.form_sparse_networks import LEFT
@@ -129,7 +130,7 @@ def nothing_to_form(model: onnx_ir.Model, layer_count: int) -> str:
     layers = (node for node in model.graph if (node.domain, node.op_type) in LAYERS)
     shares = [share for node in layers if (share := weight_zeros(node, model.ir_version)) is not None]
     if shares and max(shares) < FEWEST:
-        return f"all layers are dense, with {100 * max(shares):.0f} % zeros at most; redpebble prune makes more"
+        return all_dense(max(shares))
     return "no layer is predicted to gain from sparse kernels" if layer_count else "no layer is covered"
 
 

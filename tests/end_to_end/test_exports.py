@@ -13,7 +13,7 @@ from redpebble.compiler import Optimized
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.frontend.import_model import import_model
 from redpebble.models.exports.stored import random_feeds, stored_export, stored_names
-from redpebble.ort.session import session
+from redpebble.ort.any_model import session
 from redpebble.runtime.network import Network
 from tests.ort.provider_models import provider_session
 

@@ -19,8 +19,9 @@ from redpebble.export.save_model import save_model
 from redpebble.export.sparse_networks.node_content import network_model
 from redpebble.foundation.threads import usable_threads
 from redpebble.models.zoo import build
+from redpebble.ort.model_looks import holds_networks
 from redpebble.ort.network_code import checked_identity
-from redpebble.ort.session import holds_networks, threads_of, write_library
+from redpebble.ort.session import threads_of, write_library
 from redpebble.runtime.jit import host_target
 from redpebble.verification.oracle import Oracle
 from tests.support.command_line import exit_code

@@ -10,7 +10,7 @@ import pytest
 import redpebble
 from redpebble.frontend.folding.half_precision import HALVES, widen
 from redpebble.models.pruned_weights import random_weight
-from redpebble.ort.session import session
+from redpebble.ort.any_model import session
 
 KINDS = {"float16": onnx.TensorProto.FLOAT16, "bfloat16": onnx.TensorProto.BFLOAT16}
 WIDTH = 256

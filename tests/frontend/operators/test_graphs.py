@@ -14,7 +14,7 @@ import redpebble
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import import_model
-from redpebble.ort.session import session
+from redpebble.ort.any_model import session
 
 NODES, FEATURES, EDGES = 11, 5, 30
 INDICES = np.random.default_rng(3).integers(0, NODES, (2, EDGES))
