@@ -1,4 +1,6 @@
-"""Loops compiled by numba: once, kept beside the source or in the user's cache, without the interpreter's lock.
+"""Loops compiled by numba: once, kept in a folder of the cache, without the interpreter's lock.
+
+What numba keeps is code that a process runs, as networks in the cache are: the folder is the user's alone.
 
 Code holds the loops that it calls and the constants and records that it uses, which other files of its layer define:
 it is compiled again when any file of the layer has changed. Where no folder can be written to, loops are compiled in
@@ -6,7 +8,6 @@ each process that calls them: the first call says so.
 """
 
 import hashlib
-import os
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -17,11 +18,13 @@ from numba import njit
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
-    InTreeCacheLocator,
     NullCache,
     UserProvidedCacheLocator,
     UserWideCacheLocator,
 )
+
+from redpebble.foundation.cache_folder import LOOPS, default_folder
+from redpebble.foundation.private_files import private_folder
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
@@ -46,16 +49,29 @@ def compiled_loop(*, fastmath: bool = False) -> Callable[[Loop], Loop]:
 
 
 class _OwnFolder(UserWideCacheLocator):
-    """The user's cache; a user without a home has none, rather than a folder `~` here."""
+    """A folder of the cache for the loops of a folder of sources; none where others can write to it."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        super().__init__(function, file)
+        self._folder = default_folder() / LOOPS / Path(self.get_cache_path()).name
+
+    def get_cache_path(self) -> str:
+        """Return it; before it is known, numba's own."""
+        return str(vars(self).get("_folder") or super().get_cache_path())
 
     def ensure_cache_path(self) -> None:
-        if not os.path.isabs(self.get_cache_path()):
-            raise FileNotFoundError(self.get_cache_path())
+        """Make it where it is missing.
+
+        Raises:
+            OSError: it cannot be made or written to, or others can write to it.
+        """
+        for folder in (default_folder(), default_folder() / LOOPS, self._folder):
+            private_folder(folder)
         super().ensure_cache_path()
 
 
 class _Folders(CompileResultCacheImpl):
-    _locator_classes = (UserProvidedCacheLocator, InTreeCacheLocator, _OwnFolder)
+    _locator_classes = (UserProvidedCacheLocator, _OwnFolder)
 
 
 class _KeptLoops(FunctionCache):

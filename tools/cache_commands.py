@@ -25,6 +25,8 @@ KINDS: Final[Mapping[str, str]] = MappingProxyType(
         ".o": "code that calls networks",
         ".so": "libraries for onnxruntime",
         ".json": "digests of files",
+        ".nbc": "loops of searches",
+        ".nbi": "lists of loops of searches",
     }
 )
 """Ending of a file -> what it holds."""

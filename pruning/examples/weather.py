@@ -3,7 +3,7 @@
 An ensemble forecast of temperature is biased and too sure of itself. A network reads means and spreads of 11 variables
 over the members, latitude, longitude and season at a point of the grid (361 x 720), and answers the mean and the
 deviation of a normal distribution. It is trained on its CRPS, compared with a linear network on the same statistics,
-and pruned. Neither is a model of ENS-10, whose EMOS reads each member and whose networks are smaller. Fields are generated:
+and pruned. Neither is a model of ENS-10: its EMOS reads each member, its networks are smaller. Fields are generated:
 nothing here says anything about real weather.
 """
 

@@ -7,6 +7,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
+from redpebble.foundation.cache_folder import default_folder as default_folder
 from redpebble.foundation.log import LOG
 from redpebble.foundation.private_files import UntrustedFileError, open_private, private_folder
 from redpebble.lowering.cpu_target import CpuTarget

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from redpebble.foundation.cache_folder import LOOPS
 from redpebble.foundation.log import LOG
 
 LIMIT_BYTES: Final = 4 << 30
@@ -25,6 +26,9 @@ _OURS: Final = re.compile(
     r"[0-9a-f]{40}\.\w+|"
     r"(calls|digest|durations|libredpebble|libredpebble_provider|machine|orders|schedules|sources|tuning)-[0-9a-f]{16,}\.\w+"
 )
+_LOOP: Final = re.compile(r".+\.nb[ci]")
+"""Names of numba, in folders of `LOOPS`."""
+
 _MEASURED: Final = re.compile(r"(machine|orders|schedules|tuning)-.*\.json")
 
 
@@ -43,14 +47,21 @@ class KeptFile(NamedTuple):
 
 def kept_files(folder: Path) -> list[KeptFile]:
     """Return the files of ours in a folder, the one used longest ago first; none where there is no such folder."""
+    found = _matching(folder, _OURS)
+    with suppress(OSError), os.scandir(folder / LOOPS) as entries:
+        found += [file for entry in entries for file in _matching(Path(entry.path), _LOOP)]
+    return sorted(found, key=lambda file: file.used)
+
+
+def _matching(folder: Path, names: re.Pattern[str]) -> list[KeptFile]:
     found: list[KeptFile] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            if _OURS.fullmatch(entry.name):
+            if names.fullmatch(entry.name):
                 with suppress(FileNotFoundError):
                     stat = entry.stat(follow_symlinks=False)
                     found.append(KeptFile(Path(entry.path), stat.st_size, stat.st_mtime_ns))
-    return sorted(found, key=lambda file: file.used)
+    return found
 
 
 def note_use(path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from redpebble.runtime.store.kept_files import kept_files
+
 LOOPS = """
 from redpebble.foundation.compiled_loops import compiled_loop
 
@@ -64,7 +66,8 @@ print(product({name}(7)))
 def calls(folder: Path, place: str, **environment: str) -> list[str]:
     """Lines that a process prints which defines loops in a folder and calls them."""
     (folder / "loops.py").write_text(LOOPS)
-    words = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG", "HOME"))}
+    kept = ("NUMBA", "XDG", "HOME", "REDPEBBLE")
+    words = {name: value for name, value in os.environ.items() if not name.startswith(kept)}
     done = subprocess.run(
         [sys.executable, "-B", "-c", CALLS, place],
         cwd=folder,
@@ -80,31 +83,39 @@ def calls(folder: Path, place: str, **environment: str) -> list[str]:
 
 @pytest.mark.slow
 def test_where_there_is_no_folder_the_first_call_says_that_it_compiles(tmp_path: Path) -> None:
-    (tmp_path / "__pycache__").write_text("no folder")
     assert calls(tmp_path, "closed", HOME="/dev/null") == [VALUES, "[0, 1, 1, 1]", WARNING]
 
 
 @pytest.mark.slow
-def test_a_home_that_is_no_path_is_no_folder_here(tmp_path: Path) -> None:
-    (tmp_path / "__pycache__").write_text("no folder")
-    assert calls(tmp_path, "closed", HOME="~")[1] == "[0, 1, 1, 1]"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["__pycache__", "loops.py"]
+def test_a_cache_that_is_no_path_is_no_folder_here(tmp_path: Path) -> None:
+    assert calls(tmp_path, "closed", REDPEBBLE_CACHE="~/cache")[1] == "[0, 1, 1, 1]"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["loops.py"]
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of files are those of Linux")
 def test_a_disk_that_is_full_keeps_nothing(tmp_path: Path) -> None:
-    assert calls(tmp_path, "full") == [VALUES, "[0, 1, 1, 1]", WARNING]
-    assert list((tmp_path / "__pycache__").glob("*.nb*")) == []
+    assert calls(tmp_path, "full", REDPEBBLE_CACHE=str(tmp_path / "cache")) == [VALUES, "[0, 1, 1, 1]", WARNING]
+    assert list(tmp_path.rglob("*.nb*")) == []
 
 
 @pytest.mark.slow
-def test_what_was_compiled_is_kept_beside_the_source(tmp_path: Path) -> None:
-    assert calls(tmp_path, "open")[:2] == [VALUES, "[0, 0, 0, 0]"]
-    assert {path.name.partition("-")[0] for path in (tmp_path / "__pycache__").glob("*.nbc")} == {
-        "loops.twice",
-        "loops.fourfold",
-    }
+def test_what_was_compiled_is_kept_in_the_cache_alone(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert calls(tmp_path, "open", REDPEBBLE_CACHE=str(cache))[:2] == [VALUES, "[0, 0, 0, 0]"]
+    kept = [file.path for file in kept_files(cache)]
+    assert {*kept} == {*tmp_path.rglob("*.nb*")}
+    assert {path.name.partition("-")[0] for path in kept} == {"loops.twice", "loops.fourfold"}
+    assert {oct(folder.stat().st_mode)[-3:] for folder in (cache, cache / "loops", kept[0].parent)} == {"700"}
+
+
+@pytest.mark.slow
+def test_a_folder_that_others_can_write_to_keeps_no_loops(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    assert calls(tmp_path, "open", REDPEBBLE_CACHE=str(cache)) == [VALUES, "[0, 1, 1, 1]", WARNING]
+    assert list(tmp_path.rglob("*.nb*")) == []
 
 
 @pytest.mark.slow
@@ -115,5 +126,9 @@ def test_a_loop_is_compiled_again_when_another_file_of_its_layer_changes(tmp_pat
         (layer / "record.py").write_text(RECORD.format(name=name, factor=factor))
         (layer / "caller.py").write_text(CALLER.format(name=name))
         program = [sys.executable, "-B", "-c", "import house.layer.caller"]
-        done = subprocess.run(program, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+        words = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
+        words["REDPEBBLE_CACHE"] = str(tmp_path / "cache")
+        done = subprocess.run(
+            program, cwd=tmp_path, env=words, capture_output=True, text=True, timeout=120, check=False
+        )
         assert (done.returncode, done.stdout, done.stderr) == (0, f"{35 * factor}\n", "")
