@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 import onnxruntime
 
 from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, OP_TYPE
+from redpebble.foundation.cache_folder import default_folder
 from redpebble.foundation.log import LOG
 from redpebble.foundation.threads import usable_threads
 from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
@@ -25,7 +26,6 @@ from redpebble.ort.network_code import code_key, compile_network, network_in_ses
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, load, store
-from redpebble.runtime.store.cache_folder import default_folder
 from redpebble.runtime.store.checked_file import keep, recalled
 from redpebble.runtime.store.kept_files import make_room, note_use
 

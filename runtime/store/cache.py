@@ -12,7 +12,6 @@ from redpebble.foundation.log import LOG
 from redpebble.foundation.private_files import UntrustedFileError, open_private, private_folder
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.store.artefact import Artefact, ArtefactError, sealed_in, write_artefact
-from redpebble.runtime.store.cache_folder import default_folder
 from redpebble.runtime.store.kept_files import make_room, note_use
 from redpebble.runtime.store.source_digest import source_digest, source_files
 
