@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def session(
-    model: "Source",
+    path_or_bytes: "Source",
     sess_options: onnxruntime.SessionOptions | None = None,
     providers: Sequence[str] | None = None,
     *,
     rows: int = 0,
 ) -> onnxruntime.InferenceSession:
-    """Return a session of onnxruntime with our kernels inside.
+    """Return a session of onnxruntime with our kernels inside; arguments are named as those of InferenceSession.
 
     A model without sparse networks is optimized first, for `rows` as `optimize` does it, and kept in the user's cache;
     one whose weights are dense is left as it is. One with sparse convolutions on images of any size is made ready for a
@@ -31,7 +31,7 @@ def session(
         ModelError: the model is unreadable.
         ValueError: rows are negative.
     """
-    model = _bytes_of(model)
+    model = _bytes_of(path_or_bytes)
     stored = os.fspath(model) if isinstance(model, str | os.PathLike) else model
     # negative rows are refused where what they may be is known
     why = why_dense(stored) if isinstance(stored, str | bytes) and rows >= 0 else ""

@@ -300,7 +300,7 @@ def main() -> None:
                 print(error.format_message(), file=sys.stderr)
                 raise SystemExit(2) from None
             line = _sentence(error.format_message())
-            line += "; redpebble -h lists all" if line.startswith("no such command") and line.endswith("'") else ""
+            line += _where_listed() if line.startswith("no such command") and line.endswith("'") else ""
         elif isinstance(error, OSError) and error.strerror and error.filename:
             line = f"{str(error.filename)!r}: {error.strerror.lower()}"
         elif isinstance(error, _reported_errors()):
@@ -313,6 +313,12 @@ def main() -> None:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _where_listed() -> str:
+    """Return where the commands are listed among which one was looked for."""
+    group = next((word for word in sys.argv[1:] if word == "cache"), "")
+    return f"; redpebble {group} -h lists all" if group else "; redpebble -h lists all"
 
 
 def _exit_code(arguments: Sequence[str]) -> int:

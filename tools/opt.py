@@ -8,7 +8,7 @@ from argparse import Action, ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, Final, NoReturn
 
 from typing_extensions import override
 from xdsl.dialects.builtin import ModuleOp
@@ -34,6 +34,10 @@ class _ListPasses(Action):
         parser.exit()
 
 
+ELIDED_FROM: Final = 16
+"""Elements of a constant from which on a terminal does not get them: one of a million is a line of megabytes."""
+
+
 class RedpebbleOpt(xDSLOptMain):
     """`xdsl-opt` with the frontend `onnx`, and options that show what passes do."""
 
@@ -51,7 +55,10 @@ class RedpebbleOpt(xDSLOptMain):
             "--stop-after", metavar="STAGE", default="", help="Run redpebble's passes to this stage before those of -p"
         )
         arg_parser.add_argument(
-            "--elide", metavar="N", type=int, help="Leave out constants of more than N elements when printing"
+            "--elide",
+            metavar="N",
+            type=int,
+            help="Leave out constants of more than N elements when printing; 16 on a terminal",
         )
         arg_parser.add_argument(
             "--list-passes",
@@ -100,11 +107,13 @@ class RedpebbleOpt(xDSLOptMain):
                 raise ValueError(f"{spec.name}: {error}") from error
 
     def output_resulting_program(self, prog: ModuleOp) -> str:
-        if self.args.elide is None or self.args.target != "mlir":
+        to_terminal = self.args.output_file is None and sys.stdout.isatty()
+        most = ELIDED_FROM if self.args.elide is None and to_terminal else self.args.elide
+        if most is None or self.args.target != "mlir":
             return super().output_resulting_program(prog)
         from redpebble.tools.inspection import text_of
 
-        return text_of(prog, self.args.elide, generic=self.args.print_op_generic)
+        return text_of(prog, most, generic=self.args.print_op_generic)
 
     def _read_onnx(self, stream: IO[bytes]) -> ModuleOp:
         """Import a model; one named by a path is read from there, since its weights may lie in files beside it."""
@@ -145,4 +154,6 @@ def _one_line(error: BaseException) -> str:
     """Return what is wrong, without the excerpt of the source that xDSL adds below a parse error."""
     if isinstance(error, ParseError):
         return f"{error.span.get_location()}: {error.msg}"
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{str(error.filename)!r}: {error.strerror.lower()}"
     return " ".join(str(error).split()) or type(error).__name__

@@ -17,8 +17,8 @@ SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
         "shuffled_n_of_m": "each output reads {kept} of every {of} inputs, which are no neighbours",
         "blocks": "blocks of outputs by inputs, {outputs} by {inputs}",
         "groups": "groups of {outputs} outputs read {percent} % of the inputs that any of them reads",
-        "dead": "{inputs} of the inputs are read by no output, {outputs} of the outputs read nothing",
-        "alike": "{inputs} of the inputs have the readers of another one, {outputs} of the outputs the inputs",
+        "dead": "{inputs} inputs are read by no output, {outputs} outputs read nothing",
+        "alike": "{inputs} inputs have the readers of another one, {outputs} outputs have the inputs of another one",
         "components": "{count} parts without connections between them, the largest has {percent} % of the connections",
         "band": "a band of {after} to either side in another order, of {before} in this one",
         "circulant": "output n reads inputs n - {start} - k * {stride}, k below {radix}, modulo {period}",
@@ -26,6 +26,9 @@ SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Kind of fact -> what it says of its numbers."""
+
+COUNTING: Final = frozenset({"alike", "dead"})
+"""Kinds that count inputs, and then outputs."""
 
 
 @irdl_attr_definition
@@ -56,8 +59,10 @@ class FactAttr(ParametrizedAttribute):
 
     @property
     def sentence(self) -> str:
-        """The fact in words."""
-        return SENTENCES[self.kind.data].format(**self.by_name)
+        """The fact in words; what none of a layer is goes unsaid."""
+        clauses = SENTENCES[self.kind.data].split(", ") if self.kind.data in COUNTING else [SENTENCES[self.kind.data]]
+        said = [clause for clause in clauses if any(self.by_name[name] for name in _names(clause))]
+        return ", ".join(said or clauses).format(**self.by_name)
 
     def verify(self) -> None:
         if self.kind.data not in SENTENCES:

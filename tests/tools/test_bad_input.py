@@ -75,6 +75,7 @@ LINES = {
     "zoo ffnn(depth=0) -o z.onnx": "ffnn: depth is 0, accepted: 1 or more",
     "zoo ffnn(depth=1 -o z.onnx": "'ffnn(depth=1' is not a model spec, accepted: ",
     "zoo ffnn": "zoo needs OUT.onnx, where the model goes",
+    "zoo nosuch": "no model 'nosuch' in the zoo, accepted: ",
     "zoo ffnn -o no/z.onnx": "cannot write no/z.onnx: no is no folder",
     "run none --input x.npy --output y.npy": "none/plan.json cannot be read: no such file or directory",
     "check functions.onnx": f"model-local functions make {1 << 31} nodes, accepted are 1000000",

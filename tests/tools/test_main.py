@@ -83,6 +83,7 @@ def test_without_a_command_help_is_shown_in_lines(run: Run, command: tuple[str, 
 
 def test_where_all_commands_are_listed_is_told_to_who_asks_for_none_of_them(run: Run) -> None:
     assert run("nosuch")[::2] == (2, "error: no such command 'nosuch'; redpebble -h lists all\n")
+    assert run("cache", "remove")[::2] == (2, "error: no such command 'remove'; redpebble cache -h lists all\n")
 
 
 def test_a_file_of_measurements_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:

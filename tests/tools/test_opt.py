@@ -113,10 +113,28 @@ def test_a_module_that_does_not_verify_is_refused(tmp_path: Path, capsys: pytest
     assert refused([str(file)], capsys) == "error: input ?x2 does not fit weight 3x2"
 
 
+@pytest.mark.parametrize(("is_terminal", "options"), [(True, ()), (False, ("--elide", "16"))])
+def test_a_terminal_gets_no_large_constants(
+    is_terminal: bool,
+    options: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "layer.mlir"
+    values = ", ".join(f"{value}.5" for value in range(20))
+    file.write_text(f"%w = pebble.constant dense<[{values}]> : tensor<20xf32>\n")
+    main([str(file)])
+    assert "1.950000e+01" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal, raising=False)
+    main([str(file), *options])
+    assert "dense_resource<" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["none.mlir"], "error: [Errno 2] No such file or directory: 'none.mlir'"),
+        (["none.mlir"], "error: 'none.mlir': no such file or directory"),
         (["-p", "no-pass", "x.mlir"], "error: unknown pass 'no-pass'; redpebble-opt --list-passes shows all"),
         (
             ["-p", "pebble-simplfy", "x.mlir"],

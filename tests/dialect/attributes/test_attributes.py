@@ -168,3 +168,9 @@ def test_a_fact_with_a_negative_number_is_refused() -> None:
 
 def test_a_fact_is_a_sentence() -> None:
     assert FactAttr.of("n_of_m", kept=2, of=4).sentence == "each output reads 2 of every 4 inputs"
+
+
+def test_a_fact_counts_only_what_there_is() -> None:
+    assert FactAttr.of("dead", inputs=362, outputs=0).sentence == "362 inputs are read by no output"
+    assert FactAttr.of("dead", inputs=1, outputs=2).sentence.endswith(", 2 outputs read nothing")
+    assert FactAttr.of("alike", inputs=0, outputs=3).sentence == "3 outputs have the inputs of another one"

@@ -120,7 +120,7 @@ def structure_section(story: Story) -> str:
     columns += [Column("structure", "text")] if found else []
     columns += [Column("why", "text")]
     rows = (
-        Row("", (name, layer.kernel, *((layer.structure,) if found else ()), layer.reason))
+        Row("", (name, layer.kernel, *((layer.structure.replace("\n", "; "),) if found else ()), layer.reason))
         for name, layer in _alike(layers)
     )
     note = "\n".join(report_notes(story.explanation.report))
