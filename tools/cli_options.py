@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from redpebble.tools.json_reports import STANDARD_OUTPUT
+from redpebble.tools.option_texts import numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,8 +53,29 @@ def new_model(path: Path) -> Path:
     return path
 
 
-ModelPath = Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")]
-Batches = Annotated[str, typer.Option("--batch", metavar="N,N", help="Batch sizes.")]
+def stored_model(path: Path) -> Path:
+    """Return the path of a model to read: what is not there is refused before the compiler is loaded.
+
+    Raises:
+        ValueError: there is no such file.
+    """
+    if not path.exists():
+        raise ValueError(f"{str(path)!r} cannot be read: no such file or directory")
+    return path
+
+
+def stated_numbers(text: str) -> str:
+    """Return the text of a list of numbers.
+
+    Raises:
+        ValueError: it is none.
+    """
+    numbers(text)
+    return text
+
+
+ModelPath = Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.", callback=stored_model)]
+Batches = Annotated[str, typer.Option("--batch", metavar="N,N", help="Batch sizes.", callback=stated_numbers)]
 Rtol = Annotated[float, typer.Option(help="Relative tolerance.")]
 Atol = Annotated[float, typer.Option(help="Absolute tolerance, times the median size of values above 1.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.")]

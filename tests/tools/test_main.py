@@ -86,6 +86,25 @@ def test_where_all_commands_are_listed_is_told_to_who_asks_for_none_of_them(run:
     assert run("cache", "remove")[::2] == (2, "error: no such command 'remove'; redpebble cache -h lists all\n")
 
 
+WHAT_LOADED = """
+import sys
+from redpebble.tools.main import main
+try:
+    main()
+except SystemExit as end:
+    print(end.code, [name for name in ("redpebble.compiler", "onnxruntime", "numba") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize("line", ["optimize no.onnx o.onnx", "bench no.onnx", "optimize m.onnx o.onnx --batch a"])
+def test_what_is_wrong_with_a_command_line_is_said_before_the_compiler_is_loaded(tmp_path: Path, line: str) -> None:
+    (tmp_path / "m.onnx").touch()
+    command = [sys.executable, "-c", WHAT_LOADED, *line.split()]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "2 []\n"
+    assert done.stderr.startswith("error: ")
+
+
 def test_a_file_of_measurements_that_is_not_there_is_named(run: Run, tmp_path: Path) -> None:
     missing = tmp_path / "missing.json"
     assert run("tune", "--import", missing)[::2] == (2, f"error: '{missing}': no such file or directory\n")
