@@ -111,8 +111,9 @@ def orders_shown(network: NetworkExplanation, request: ExplainRequest) -> Render
     """Return what orders move: a sentence where every one of them moves what no order goes below, or else a table."""
     fewest = network.instance_lower
     if all(moved.total == fewest for order in network.orders.values() for moved in order.values()):
-        reason = f"none goes below ({', '.join(network.arguments)})"
-        return Text(f"{_moved_title(request)}: {fewest:,} by every order, {reason}")
+        why = ", ".join(network.arguments)
+        text = f"the order does not matter, each moves {fewest:,} and none could move fewer ({why})"
+        return Text(f"{_moved_title(request)}: {text}")
     return order_table(network, request)
 
 

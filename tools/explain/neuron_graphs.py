@@ -35,7 +35,7 @@ class FlatModel:
         count = len(self.networks)
         what = ", ".join(f"{name} ({times})" for name, times in self.cuts.items())
         graphs = f"{count} graph{'' if count == 1 else 's'} of neurons"
-        return f"{graphs}; no connections are: {what}" if what else graphs
+        return f"{graphs}; not counted, as they are no connections of neurons: {what}" if what else graphs
 
     @property
     def obstacle(self) -> str:
