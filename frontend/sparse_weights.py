@@ -51,8 +51,8 @@ GRAPHS: Final = frozenset({("", "ScatterElements"), ("", "ScatterND"), ("com.mic
 SAME: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators whose results have the zeros of their first input."""
 
-LEAST_ZEROS: Final = 0.25
-"""Share of zeros from which a weight may gain: by kernels of bytes from these on, of floats from twice as many."""
+LEAST_ZEROS: Final = 0.4
+"""Share of zeros below which a weight counts as dense: no kernel of ours is faster than the runtime's then."""
 
 IMAGE_ZEROS: Final = 0.5
 """Share of zeros from which convolutions may gain, and get code for each size of their images."""

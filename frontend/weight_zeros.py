@@ -9,9 +9,6 @@ import onnx_ir
 from redpebble.frontend.folding.dequantized_constants import is_dequantized, zero_share
 from redpebble.frontend.folding.known_constants import is_constant
 
-FEWEST: Final = 0.4
-"""Share of zeros below which a weight counts as dense: no kernel of ours is faster than the runtime's then."""
-
 
 class Weight(NamedTuple):
     """Inputs of an operator that are the weight and its zero, and the axis of the outputs."""

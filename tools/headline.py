@@ -53,6 +53,9 @@ def headline(result: Optimized) -> list[str]:
     """Return the parts of the first sentence: the gain, the share that was taken, and the time that stays."""
     placement = result.placement
     if placement is None or not placement.multiply_adds:
+        if result.networks:
+            count = len(result.networks)
+            return [f"{count} sparse network{'s' * (count != 1)}, the gain is not known: sizes of the model are not"]
         return [result.obstacle or "nothing in the model multiplies"]
     gain, taken = result.gain, f"{_percent(placement.share)} of multiply-adds taken"
     if gain is None:

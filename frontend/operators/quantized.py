@@ -322,6 +322,8 @@ def _layer(
         raise NotCovered("its input has no rows, accepted is rank 2 or more")
     if not conversion.scope.has_networks:
         raise NotCovered("it computes with codes, which is faster in networks of ours alone, and there are none")
+    if conversion.scope.only_gaining and weight.matrix.shape[1] == 1:
+        raise NotCovered("a layer of one output, which takes less time than what is rounded for it")
     if conversion.scope.only_gaining and not (_density(weight) < DENSEST and gains(weight.matrix)):
         raise NotCovered(NO_KERNEL_OF_BYTES)
     conversion.replaces(codes.nodes)

@@ -36,8 +36,10 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException, VerifyException
 
+from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
 from redpebble.dialect.ops.foreign import INT64, ForeignOp
 from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED
@@ -214,9 +216,32 @@ def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
         return before if before == after else before * Size.symbol(f"%to {after}")
     if any(len(shape_of(value)) < 2 for value in (*dynamic_operands(op), *op.results)):
         return None
+    if isinstance(op, ActivateOp) and _decides_codes(op, gaining):
+        return None
     if isinstance(op, LinearOp) and op not in gaining and _size(op) > SMALL_DENSE:
         return None
     return rows.rowwise_count(op)
+
+
+def _decides_codes(op: ActivateOp, gaining: Set[Operation]) -> bool:
+    """Return whether a power of values that the runtime yields is rounded by its range.
+
+    Its last bits would make other codes there, and the power of all values takes longer than a sparse layer may save.
+    """
+    reads = (use.operation for use in op.result.uses)
+    is_rounded = any(isinstance(reader, QuantizedLayersOp) and reader.is_dynamic for reader in reads)
+    if not is_rounded or op.activation.kind.data in OF_FEW_INSTRUCTIONS:
+        return False
+    pending, seen = [op.x], set[SSAValue]()
+    while pending:
+        source = pending.pop().owner
+        if source in gaining:
+            return False
+        if isinstance(source, ActivateOp | AddOp | MulOp):
+            more = [value for value in source.operands if value not in seen]
+            seen.update(more)
+            pending += more
+    return True
 
 
 def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: int, known: _Known) -> bool:

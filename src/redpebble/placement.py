@@ -22,9 +22,9 @@ from redpebble.frontend.import_model import Imported
 from redpebble.frontend.multiply_adds import NodeWork, work_of_nodes
 from redpebble.frontend.operators.quantized import NO_KERNEL_OF_BYTES, YIELDS_CODES
 from redpebble.frontend.operators.table import LAYERS
-from redpebble.frontend.sparse_weights import all_dense
+from redpebble.frontend.sparse_weights import LEAST_ZEROS, all_dense
 from redpebble.frontend.translation import NO_CONVOLUTION, NO_MOVES, node_identity
-from redpebble.frontend.weight_zeros import FEWEST, weight_zeros
+from redpebble.frontend.weight_zeros import weight_zeros
 from redpebble.passes.deployment.form_sparse_networks import LEFT
 
 UNKNOWN_OPERATOR: Final = "is not covered"
@@ -129,7 +129,7 @@ def nothing_to_form(model: onnx_ir.Model, layer_count: int) -> str:
         return f"optimized before, {made} of its nodes {'are sparse networks' if made > 1 else 'is a sparse network'}"
     layers = (node for node in model.graph if (node.domain, node.op_type) in LAYERS)
     shares = [share for node in layers if (share := weight_zeros(node, model.ir_version)) is not None]
-    if shares and max(shares) < FEWEST:
+    if shares and max(shares) < LEAST_ZEROS:
         return all_dense(max(shares))
     return "no layer is predicted to gain from sparse kernels" if layer_count else "no layer is covered"
 
@@ -219,7 +219,7 @@ def placement_of(left: NodesLeft) -> Placement:
 def _dense_zeros(node: onnx_ir.Node, version: int) -> float | None:
     """Return the share of zeros in the weight of a dense layer; None for what has more zeros, or no weight."""
     zeros = weight_zeros(node, version)
-    return zeros if zeros is not None and zeros < FEWEST else None
+    return zeros if zeros is not None and zeros < LEAST_ZEROS else None
 
 
 def _line(operator: str, reason: str, group: Sequence[_Outside]) -> Stayed:

@@ -1,6 +1,7 @@
 """The first lines about a model: numbers with their units, in few columns, and what was left alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +122,11 @@ def test_weights_of_eight_bits_that_are_stored_with_gaps_are_counted(tmp_path: P
     found = summary(read_model(tmp_path / "q.onnx"), [tmp_path / "q.onnx"])
     # beside them are a bias and a multiplier of each output
     assert connections <= found["weights that are not zero"] <= found["weights"] < 2 * connections
+
+
+def test_networks_of_which_no_gain_is_known_are_counted() -> None:
+    """Operators such as DynamicQuantizeLSTM hide the sizes by which work is counted."""
+    result = redpebble.optimize(build("ffnn(depth=2, width=200, density=0.1)"))
+    assert len(result.networks) == 1
+    unknown = replace(result, left=None)
+    assert headline(unknown) == ["1 sparse network, the gain is not known: sizes of the model are not"]
