@@ -66,7 +66,7 @@ RUNTIMES: Final[Mapping[str, Mapping[int, Runtime]]] = {
     },
     "zen5": {
         16: Runtime(12, {1: 1.0, 2: 1.2, 5: 0.88, 6: 1.0, 7: 1.2, 12: 1.0}, 1.2),
-        8: Runtime(6, {1: 0.94}, 1.55),
+        8: Runtime(6, {1: 0.92, 3: 1.15, 4: 0.92}, 1.55),
         4: Runtime(4, {1: 0.96}, 1.0),
     },
 }

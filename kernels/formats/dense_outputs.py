@@ -32,8 +32,9 @@ is a load for each multiply-add, but more rows are done before weights have to b
 BULK_ROWS: Final = {16: 12, 8: 6, 4: 4}
 """R of all blocks but the last two where there are more rows than a block can have, by lanes."""
 
-LATENCY: Final = 8
-"""Multiply-adds that must be under way so that none waits for another one."""
+LATENCY: Final = {16: 8, 8: 6, 4: 8}
+"""Multiply-adds that must be under way so that none waits for another one, by lanes; CPUs without AVX-512 that divide
+vectors of 8 take one of them in a cycle."""
 
 
 class PackedPanels(NamedTuple):
@@ -63,18 +64,18 @@ def work(layer: Layer, tile: Tile) -> Work:
     rows = [bulk] * (blocks - 2) + ([rest] if blocks == 1 else [half, rest - half])
     panels = -(-layer.outputs // PANEL)
     vectors = layer.inputs * panels * PANEL / tile.lanes
-    steps = sum(_steps(count, VECTORS[tile.lanes]) for count in rows)
+    steps = sum(_steps(count, tile.lanes) for count in rows)
     return Work((vectors * steps, vectors * blocks), 4.0 * PANEL * layer.inputs * panels)
 
 
-def _steps(rows: int, vectors_of: dict[int, int]) -> float:
+def _steps(rows: int, lanes: int) -> float:
     """Return how long a vector of weights takes in a block: multiply-adds, loads, or waiting for one's own sums.
 
     A block that is called for fewer rows than it has repeats the last one.
     """
-    rows = min(known for known in vectors_of if known >= rows)
-    vectors = vectors_of[rows]
-    return max(rows, rows / vectors + 1, LATENCY / vectors)
+    rows = min(known for known in VECTORS[lanes] if known >= rows)
+    vectors = VECTORS[lanes][rows]
+    return max(rows, rows / vectors + 1, LATENCY[lanes] / vectors)
 
 
 FAMILY = KernelFamily(
