@@ -44,7 +44,8 @@ class ProviderHost:
     def __init__(self, library: Path) -> None:
         """Open the library, which onnxruntime opens by the same path, and put our functions in."""
         self._library = ctypes.CDLL(str(library))
-        self._compiler: Compiler | None = None
+        self.compiler: Compiler | None = None
+        """What serves the sessions."""
         self._minor = 0
         self._runtime: Runtime | None = None
         self._sessions: dict[int, EpSession] = {}
@@ -78,7 +79,7 @@ class ProviderHost:
 
     def open(self, compiler: Compiler, minor: int) -> None:
         """Put our functions in: `compiler` serves the sessions of onnxruntime 1.`minor` in this process."""
-        self._compiler, self._minor = compiler, minor
+        self.compiler, self._minor = compiler, minor
         for index, function in enumerate(self._functions):
             self._slots[index] = ctypes.cast(function, ctypes.c_void_p).value
 
@@ -101,9 +102,9 @@ class ProviderHost:
 
     @property
     def _asked(self) -> Compiler:
-        if self._compiler is None:
+        if self.compiler is None:
             raise ValueError("no compiler is set")
-        return self._compiler
+        return self.compiler
 
     def _native(self, name: str) -> int:
         return ctypes.cast(getattr(self._library, name), ctypes.c_void_p).value or 0

@@ -63,9 +63,11 @@ AS_IT_IS: Final = Options("optimize", skip_passes=(DropDeadNeurons.name, MergeDu
 class SparseNetworkCompiler:
     """Serves the provider with what the compiler says of layers that get so many rows at once, 0 for any number."""
 
+    rows: int = 0
+
     def __init__(self, rows: int = 0) -> None:
         """Serve for `rows`."""
-        self._options = replace(AS_IT_IS, rows=rows)
+        self.rows = replace(AS_IT_IS, rows=rows).rows
 
     @property
     def cpus(self) -> int:
@@ -129,14 +131,14 @@ class SparseNetworkCompiler:
             return
 
     def _plan(self, digest: bytes) -> Path:
-        known = f"plan {self._on_this_machine().machine} rows={self._options.rows}"
+        known = f"plan {self._on_this_machine().machine} rows={self.rows}"
         return default_folder() / f"{self._key(digest, known)}.plan"
 
     def _key(self, digest: bytes, what: str) -> str:
         return cache_key(digest, host_target(), f"provider {what} threads={self.cpus}")
 
     def _on_this_machine(self) -> Options:
-        return on_machine(self._options, None, None, tune=False)
+        return on_machine(replace(AS_IT_IS, rows=self.rows), None, None, tune=False)
 
 
 def _sizes(artefact: Artefact) -> tuple[int, int]:
@@ -190,8 +192,9 @@ def register(rows: int = 0) -> "list[OrtEpDevice]":
         ValueError: onnxruntime is older than 1.23, this machine is no x86-64, or rows are negative.
     """
     minor = minor_version(onnxruntime.__version__)
-    host().open(SparseNetworkCompiler(rows), minor)
-    devices = _devices()
+    compiler, known, devices = SparseNetworkCompiler(rows), host().compiler, _devices()
+    if not devices or (isinstance(known, SparseNetworkCompiler) and known.rows != rows):
+        host().open(compiler, minor)
     if not devices:
         onnxruntime.register_execution_provider_library(REGISTRATION, str(provider_library()))
         devices = _devices()

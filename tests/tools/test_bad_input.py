@@ -93,7 +93,7 @@ LINES = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bad")
-    model = zoo.build("ffnn(depth=1,width=32,density=0.5)")
+    model = zoo.build("ffnn(depth=1,width=32,density=0.9)")
     zoo.save(model, folder / "m.onnx")
     content = (folder / "m.onnx").read_bytes()
     (folder / "functions.onnx").write_bytes(functions(31, 2).SerializeToString())
