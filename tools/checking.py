@@ -107,15 +107,15 @@ def check_against(model: Path, against: Path, plan: CheckPlan, report: Path | No
             read_runnable_model(against, any_version=True)
         comparisons = compare_runs(plan, original, Oracle(model), Oracle(against).run)
         if holds_networks(against):
-            comparisons += compare_native(plan, model, original, against)
+            comparisons += compare_session(plan, model, original, against)
     return _shown(comparisons, report)
 
 
-def compare_native(plan: CheckPlan, path: Path, original: onnx_ir.Model, networks: Source) -> list[Comparison]:
+def compare_session(plan: CheckPlan, path: Path, original: onnx_ir.Model, networks: Source) -> list[Comparison]:
     """Compare a model with sparse networks, our library registered, with the original in onnxruntime."""
     native = Oracle.of(lambda: session(networks))
     comparisons = compare_runs(plan, original, Oracle(path), native.run)
-    return [replace(one, name=f"{one.name}, native") for one in comparisons]
+    return [replace(one, name=f"{one.name}, session") for one in comparisons]
 
 
 def _shown(comparisons: Sequence[Comparison], report: Path | None) -> bool:

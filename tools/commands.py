@@ -32,7 +32,7 @@ from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import write_artefact
 from redpebble.runtime.store.cache import default_folder
 from redpebble.stated_sizes import with_sizes
-from redpebble.tools.checking import compare_native
+from redpebble.tools.checking import compare_session
 from redpebble.tools.explain.commands import last_stage
 from redpebble.tools.headline import print_gain
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
@@ -136,7 +136,7 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
             read_runnable_model(source, any_version=True)
             comparisons = compare_runs(plan, original, Oracle(request.source), Oracle(result.model).run)
             if result.networks:
-                comparisons += compare_native(plan, request.source, original, result.model)
+                comparisons += compare_session(plan, request.source, original, result.model)
         console.print(comparison_table(comparisons))
         if not agree(comparisons):
             console.print(f"{files.model} is not written: the optimized model differs", highlight=False)

@@ -181,7 +181,8 @@ def test_no_order_is_searched_where_every_one_moves_what_none_goes_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code(monkeypatch, "explain", saved(COMPACT, tmp_path), "--memory", 900, "--seconds", 100) == 0
-    assert re.search(r"M = 900 rows of 1: the order does not matter, each moves [\d,]+ and none could move fewer \(", capsys.readouterr().out)
+    said = r"M = 900 rows of 1: the order does not matter, each moves [\d,]+ and none could move fewer \("
+    assert re.search(said, capsys.readouterr().out)
 
 
 def test_a_model_without_layers_is_explained_and_not_scheduled(
@@ -193,7 +194,8 @@ def test_a_model_without_layers_is_explained_and_not_scheduled(
     report = tmp_path / "x.html"
     assert exit_code(monkeypatch, "explain", model, "--report", report) == 0
     assert "no linear layer with constant weights" in report.read_text()
-    assert "0 graphs of neurons; not counted, as they are no connections of neurons: softmax (1)" in capsys.readouterr().out
+    said = "0 graphs of neurons; not counted, as they are no connections of neurons: softmax (1)"
+    assert said in capsys.readouterr().out
     assert exit_code(monkeypatch, "schedule", model, "--memory", 9, "--save", tmp_path / "y.npz") == 2
     error = capsys.readouterr().err
     assert error == "error: nothing to schedule: the model has no linear layer of floats with constant weights\n"

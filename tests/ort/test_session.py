@@ -252,17 +252,17 @@ def test_optimize_writes_networks_library_and_report_and_check_runs_both_ways(
     )
     assert done.returncode == 0, done.stderr
     assert "2 of 2 weights sparse" in done.stdout
-    assert "y, native" in done.stdout
+    assert "y, session" in done.stdout
     size = len((tmp_path / "out.so").read_bytes())
     assert f"out.so: {size / 1e6:.1f} MB, code for generic, avx2, avx512\n" in done.stdout
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["library"] == {"file": "out.so", "bytes": size, "levels": ["generic", "avx2", "avx512"]}
     assert [network["layers"] for network in report["networks"]] == [2]
     assert report["after"]["bytes on disk"] < 0.2 * report["before"]["bytes on disk"]
-    assert [one["name"] for one in report["outputs"]] == ["y", "y, native"]
+    assert [one["name"] for one in report["outputs"]] == ["y", "y, session"]
     compared = command("check", source, "--against", target, "--batch", "1,7", "--runs", 1)
     assert compared.returncode == 0, compared.stderr
-    assert "y, native" in compared.stdout
+    assert "y, session" in compared.stdout
 
 
 def test_the_target_portable_writes_standard_operators_alone(
