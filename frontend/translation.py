@@ -30,6 +30,7 @@ from redpebble.frontend.folding.score_masks import add_score_masks
 from redpebble.frontend.kept.equal_nodes import EqualNodes
 from redpebble.frontend.kept.first_sizes import source_of_shape
 from redpebble.frontend.kept.kept_nodes import give_outputs_nodes, operator_text, values_read
+from redpebble.frontend.operators.attributes import check_attributes
 from redpebble.frontend.operators.conversion import Conversion, NotCovered, UnknownImage, YieldsCodes
 from redpebble.frontend.operators.made_sizes import made_sizes
 from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
@@ -143,7 +144,7 @@ class _Translation:
         """Translate the next node."""
         is_shape_value = False
         try:
-            is_shape_value = self._scope.note_shape_value(node, self._opset(node))
+            is_shape_value = self._scope.note_shape_value(node, self._scope.opset_of(node.domain))
             self._convert(node)
         except NotCovered as reason:
             if self._keep_foreign:
@@ -170,9 +171,10 @@ class _Translation:
         for value in filter(None, node.inputs):
             if self._may_be_overridden(value):
                 raise NotCovered(f": initializer {value.name} is a graph input, too, accepted is one that is none")
-        conversion = Conversion(node, self._opset(node), self._scope)
+        conversion = Conversion(node, self._scope.opset_of(node.domain), self._scope)
         try:
             results = converter(conversion)
+            check_attributes(conversion)
             self._check_moves(conversion)
         except (NotCovered, UnsupportedModelError, VerifyException) as reason:
             # ops that come to nothing would stay among the users of the values they read
@@ -246,7 +248,7 @@ class _Translation:
         inferred = [
             self._inferred.get(output.name or "", Inferred(output.type, output.shape)) for output in node.outputs
         ]
-        made = made_sizes(Conversion(node, self._opset(node), self._scope))
+        made = made_sizes(Conversion(node, self._scope.opset_of(node.domain), self._scope))
         if made is not None:
             self._scope.learn_names(node.outputs[0], made)
         sizes = [made or self._scope.named_sizes(entry.shape) for entry in inferred]
@@ -257,7 +259,7 @@ class _Translation:
             set_provenance(op, node.name or "", [output.name or "" for output in node.outputs])
             if any(sizes):
                 op.attributes[DIMS] = described_by(sizes)
-            codes = stated_codes(Conversion(node, self._opset(node), self._scope))
+            codes = stated_codes(Conversion(node, self._scope.opset_of(node.domain), self._scope))
             if codes is not None:
                 op.attributes[CODES] = codes
             self._block.add_op(op)
@@ -275,12 +277,9 @@ class _Translation:
         for output in node.outputs:
             self._scope.refuse(output, error)
 
-    def _opset(self, node: onnx_ir.Node) -> int:
-        return self._model.opset_imports.get(node.domain, 1)
-
     def _label(self, position: int, node: onnx_ir.Node) -> str:
         name = repr(node.name) if node.name else str(position)
-        return f"node {name}: operator {node.op_type} ({node.domain or 'ai.onnx'} {self._opset(node)})"
+        return f"node {name}: operator {node.op_type} ({node.domain or 'ai.onnx'} {self._scope.opset_of(node.domain)})"
 
     def finish(self) -> Translated:
         """Return the function with its results, without what nothing reads."""

@@ -52,25 +52,36 @@ class Conversion:
         self.constants: dict[str, ConstantOp | SparseConstantOp] = {}
         self.replaced: list[onnx_ir.Node] = []
         """Earlier nodes that the node's ops stand for as well: they are dropped where nothing else reads them."""
+        self.read: set[str] = set()
+        """Attributes of the node that the converter asked for, see `attributes.check_attributes`."""
+
+    def attribute(self, name: str) -> onnx_ir.Attr | None:
+        """Return an attribute of the node, None where it is left out."""
+        self.read.add(name)
+        return self.node.attributes.get(name)
+
+    def attribute_of(self, node: onnx_ir.Node, name: str) -> onnx_ir.Attr | None:
+        """Return an attribute of a node that may be the one that is converted."""
+        return self.attribute(name) if node is self.node else node.attributes.get(name)
 
     def integer(self, name: str, default: int) -> int:
         """Return an integer attribute."""
-        attribute = self.node.attributes.get(name)
+        attribute = self.attribute(name)
         return default if attribute is None else attribute.as_int()
 
     def number(self, name: str, default: float) -> float:
         """Return a float attribute."""
-        attribute = self.node.attributes.get(name)
+        attribute = self.attribute(name)
         return default if attribute is None else attribute.as_float()
 
     def text(self, name: str, default: str) -> str:
         """Return a string attribute."""
-        attribute = self.node.attributes.get(name)
+        attribute = self.attribute(name)
         return default if attribute is None else attribute.as_string()
 
     def integer_list(self, name: str) -> tuple[int, ...] | None:
         """Return an attribute that is a list of integers, or None when it is absent."""
-        attribute = self.node.attributes.get(name)
+        attribute = self.attribute(name)
         return None if attribute is None else tuple(attribute.as_ints())
 
     def input(self, index: int) -> onnx_ir.Value | None:

@@ -14,7 +14,7 @@ from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.foundation.rounded_inverses import dividend_of
 from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
 from redpebble.frontend.operators.quantized import codes_of, dequantized_codes, floats_of, has_zero
-from redpebble.frontend.operators.quantized_operands import Codes, fault_of_codes, made_by, number_of
+from redpebble.frontend.operators.quantized_operands import Codes, fault_of_codes, made_by, number_of, yields_floats
 
 
 def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
@@ -23,7 +23,9 @@ def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
     Raises:
         NotCovered: it is something else.
     """
-    result = conversion.node.outputs[0]
+    result, kind = conversion.node.outputs[0], conversion.attribute("output_dtype")
+    if not yields_floats(kind):
+        raise NotCovered("its results are no floats of 32 bits, accepted are these")
     rounded = _rounded_steps(conversion)
     if rounded is not None:
         return [rounded]

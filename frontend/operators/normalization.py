@@ -169,7 +169,7 @@ def _sums(conversion: Conversion, x: SSAValue) -> SSAValue:
 
 def _without_axis(conversion: Conversion, result: SSAValue, sizes: SymbolicShape, axis: int) -> SSAValue:
     """Return a result with an axis of 1 in the place of that which was reduced, or without it."""
-    kept = (ONE,) if conversion.integer("keepdims", 1) else ()
+    kept = (ONE,) if conversion.integer("keepdims", 1) == 1 else ()
     return conversion.reshape(result, (*sizes[:axis], *kept, *sizes[axis + 1 :]))
 
 
@@ -190,12 +190,12 @@ def _convert_reduce_mean(conversion: Conversion) -> Sequence[SSAValue]:
     kept = [axis for axis in range(rank) if axis not in reduced]
     if rank == 4 and kept == [0, 1] and all(size > 0 for size in shape_of(x)[1:]):
         pooled = conversion.emit(Pool2dOp(x, "average", WindowAttr.of(shape_of(x)[2:]))).result
-        return [pooled if conversion.integer("keepdims", 1) else conversion.reshape(pooled, sizes[:2])]
+        return [pooled if conversion.integer("keepdims", 1) == 1 else conversion.reshape(pooled, sizes[:2])]
     if reduced != list(range(len(kept), rank)):
         x = conversion.transpose(x, (*kept, *reduced))
     rows = _with_joined_tail(conversion, x, len(kept))
     result = conversion.emit(ReduceMeanOp(rows)).result
-    if conversion.integer("keepdims", 1):
+    if conversion.integer("keepdims", 1) == 1:
         return [_with_shape(conversion, result, tuple(ONE if axis in reduced else sizes[axis] for axis in range(rank)))]
     return [conversion.reshape(result, tuple(sizes[axis] for axis in kept))]
 

@@ -269,10 +269,9 @@ def floats_of(conversion: Conversion, codes: Codes) -> SSAValue:
 def _of_qgemm(conversion: Conversion, node: onnx_ir.Node) -> SSAValue:
     """Return the floats of a QGemm before they are rounded."""
     x, x_scale, x_zero, w, w_scale, w_zero, c = [*node.inputs, *[None] * 7][:7]
-    attributes = node.attributes
-    alpha = attributes["alpha"].as_float() if "alpha" in attributes else 1.0
-    trans_a, trans_b = (attributes[name].as_int() if name in attributes else 0 for name in ("transA", "transB"))
-    if alpha != 1.0 or trans_a:
+    alpha, *flags = (conversion.attribute_of(node, name) for name in ("alpha", "transA", "transB"))
+    trans_a, trans_b = (flag is not None and flag.as_int() != 0 for flag in flags)
+    if (alpha is not None and alpha.as_float() != 1.0) or trans_a:
         raise NotCovered("a QGemm with alpha or transA, accepted is one without")
     codes = None if x is None else codes_of(conversion, x)
     _check_same(conversion, codes, x_scale, x_zero)

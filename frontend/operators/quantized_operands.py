@@ -259,7 +259,14 @@ def _factors(
 def made_by(value: onnx_ir.Value, operator: str) -> bool:
     """Return whether a node of an operator yields a value."""
     node = value.producer()
-    return node is not None and node.op_type == operator and node.domain in ("", "com.microsoft")
+    if node is None or node.op_type != operator or node.domain not in ("", "com.microsoft"):
+        return False
+    return operator != "DequantizeLinear" or yields_floats(node.attributes.get("output_dtype"))
+
+
+def yields_floats(output_dtype: onnx_ir.Attr | None) -> bool:
+    """Return whether a DequantizeLinear yields what its scale is, by its attribute: floats of 32 bits."""
+    return output_dtype is None or output_dtype.as_int() in (onnx_ir.DataType.UNDEFINED, onnx_ir.DataType.FLOAT)
 
 
 def producer_of(value: onnx_ir.Value) -> onnx_ir.Node:

@@ -19,7 +19,7 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.elementwise import ActivateOp, MulOp
 from redpebble.frontend.folding.known_sizes import is_known
 from redpebble.frontend.operators.conversion import Conversion
-from redpebble.frontend.operators.quantized_operands import codes_attribute, output_kind
+from redpebble.frontend.operators.quantized_operands import codes_attribute, made_by, output_kind
 
 MOST_STEPS: Final = 8
 """Operators one behind the other that a scale is computed by: each may read two others."""
@@ -79,8 +79,8 @@ class RowSteps(NamedTuple):
 
 def rounded(conversion: Conversion, value: onnx_ir.Value) -> Rounded | None:
     """Return a value before it was rounded to codes by one scale and zero that are given; None where it was not."""
-    back = value.producer()
-    codes = None if back is None or back.op_type != "DequantizeLinear" else back.inputs[0]
+    back = value.producer() if made_by(value, "DequantizeLinear") else None
+    codes = None if back is None else back.inputs[0]
     there = None if codes is None else codes.producer()
     if back is None or there is None or there.op_type != "QuantizeLinear" or there.inputs[0] is None:
         return None

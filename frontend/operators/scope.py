@@ -73,6 +73,10 @@ class ValueScope:
         """The opset in which ops are written again as nodes; any one where none is."""
         return inf if self.all_native else self._model.opset_imports.get("", 1)
 
+    def opset_of(self, domain: str) -> int:
+        """Return the version of an operator set."""
+        return self._model.opset_imports.get(domain, 1)
+
     @property
     def only_gaining(self) -> bool:
         """Whether a layer that gains nothing stays as it is."""

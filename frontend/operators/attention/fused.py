@@ -28,8 +28,6 @@ def _convert_attention(conversion: Conversion) -> Sequence[SSAValue]:
     """ONNX: heads side by side, or apart as [B, heads, S, features]."""
     _refuse_inputs(conversion, (6,))
     _refuse_outputs(conversion, 3)
-    if conversion.number("softcap", 0.0) != 0.0:
-        raise NotCovered(f"attribute softcap={conversion.number('softcap', 0.0)}, accepted is 0")
     q, k, v = (conversion.tensor(index) for index in range(3))
     node = _Node(3, PastInputs((4, 5)), causal=_flag(conversion, "is_causal"))
     if len(conversion.sizes(q)) == ROWS_RANK:
@@ -66,8 +64,6 @@ def _convert_with_weights(conversion: Conversion) -> Sequence[SSAValue]:
     """com.microsoft: the projections to queries, keys and values are part of the node."""
     _refuse_inputs(conversion, (3, *range(6, len(conversion.node.inputs))))
     _refuse_outputs(conversion, 2)
-    if conversion.integer("do_rotary", 0):
-        raise NotCovered("attribute do_rotary=1, accepted is 0")
     x, weight = conversion.tensor(0), conversion.tensor(1)
     bias = conversion.tensor(2) if conversion.has_input(2) else None
     rows = conversion.emit(LinearOp(x, weight, bias)).result
@@ -87,9 +83,8 @@ def _convert_grouped(conversion: Conversion) -> Sequence[SSAValue]:
     """
     _refuse_inputs(conversion, range(7, len(conversion.node.inputs)))
     _refuse_outputs(conversion, 3)
-    for name in ("do_rotary", "local_window_size", "softcap", "smooth_softmax", "k_quant_type", "v_quant_type"):
-        if name in conversion.node.attributes and _number(conversion, name) not in (0, -1):
-            raise NotCovered(f"attribute {name} is set, accepted is none")
+    if conversion.integer("smooth_softmax", -1) > 0:
+        raise NotCovered(f"attribute smooth_softmax={conversion.integer('smooth_softmax', -1)}, accepted are -1 and 0")
     if not all(conversion.has_input(index) for index in range(3)):
         raise NotCovered("queries, keys and values are packed, accepted are three inputs")
     q, k, v = (conversion.tensor(index) for index in range(3))
@@ -131,7 +126,10 @@ def _attention(conversion: Conversion, operands: Operands, heads: Heads, node: _
     past = node.past.of(conversion)
     scored = sum_of([keys[1], *(conversion.sizes(value)[LENGTH] for value in past[:1])])
     size = shape_of(q)[2] // heads.queries if shape_of(q)[2] != DYNAMIC else 1
-    scale = conversion.number("scale", 0.0) or size**-0.5
+    stated = conversion.attribute("scale")
+    # operators of com.microsoft say 0 for the usual scale, that of ONNX leaves it out
+    is_usual = stated is None or (conversion.node.domain != "" and stated.as_float() == 0.0)
+    scale = size**-0.5 if stated is None or is_usual else stated.as_float()
     operation = PastAttentionOp if past else AttentionOp
     mask, weighting = _mask(conversion, node.mask, scored), Weighting(scale, causal=causal)
     result = conversion.emit(operation((q, k, v), mask, heads, weighting, past)).result
@@ -164,14 +162,8 @@ def _refuse_outputs(conversion: Conversion, first: int) -> None:
             raise NotCovered(f"output {index} ({output.name}) is used, accepted are the result, keys and values")
 
 
-def _number(conversion: Conversion, name: str) -> float:
-    attribute = conversion.node.attributes[name]
-    value = attribute.value
-    return float(value) if isinstance(value, int | float) else 1.0
-
-
 def _flag(conversion: Conversion, name: str) -> bool:
-    return conversion.integer(name, 0) != 0
+    return conversion.integer(name, 0) == 1
 
 
 def _known(conversion: Conversion, value: SSAValue, axis: int) -> int:

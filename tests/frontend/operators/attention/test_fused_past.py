@@ -179,7 +179,7 @@ REFUSED = {
     ),
     "rotary": (
         Case("GroupQueryAttention", KNOWN, GROUPED_ORDER, GROUPED | {"do_rotary": 1}, MICROSOFT, ENDS),
-        "attribute do_rotary is set, accepted is none",
+        "attribute do_rotary=1, accepted is 0",
     ),
     "packed": (
         Case("GroupQueryAttention", KNOWN, ["q", "", "", *GROUPED_ORDER[3:]], GROUPED, MICROSOFT, ENDS),
