@@ -49,7 +49,7 @@ def speedup_plot(result: Result) -> Figure:
         for batch, color in zip(BATCHES, COLORS, strict=True):
             points = _means([row for row in rows if row.batch == batch], _speedup)
             # the distance to 1 is what sparsity divides: on its logarithm a factor of two is a step
-            axes.plot([1 / (1 - x) for x in points], [*points.values()], "o-", ms=4, color=color, label=f"M = {batch}")
+            axes.plot([1 / (1 - x) for x in points], [*points.values()], "o-", ms=4, color=color, label=f"batch {batch}")
         _mark_dense(axes)
         axes.set_title(f"{count} thread{'s' if count > 1 else ''}", loc="left", fontsize=10)
         axes.set_xlabel("sparsity")
@@ -87,7 +87,7 @@ def kernel_plot(result: Result) -> Figure:
             points = _means([row for row in rows if row.engine == engine], _gflops)
             axes.plot(range(len(points)), [*points.values()], style, ms=4, color=color, label=label)
             axes.set_xticks(range(len(points)), [f"{x:g}" for x in points])
-        axes.set_title(f"M = {batch}", loc="left", fontsize=10)
+        axes.set_title(f"batch {batch}", loc="left", fontsize=10)
         axes.set_xlabel("sparsity")
     if first is not None:
         first.set_ylim(bottom=0)
@@ -105,7 +105,7 @@ def roofline_plot(result: Result) -> Figure:
         for batch, color in zip(BATCHES, COLORS, strict=True):
             found = [row for row in rows if (row.engine, row.batch) == (engine, batch)]
             places, heights = [intensity(row) for row in found], [row.gflops for row in found]
-            label = f"{name}, M = {batch}"
+            label = f"{name}, batch {batch}"
             axes.scatter(places, heights, s=20, marker=marker, color=color, label=label, lw=1, alpha=0.8)
     _mark_roofs(axes, result.ceilings, [intensity(row) for row in rows] or [1.0])
     axes.set_xlabel("floating-point operations a byte (6 bytes a connection, x and y once)")
