@@ -108,7 +108,7 @@ class LayerPrices:
         _, _, _, rows, images = self.kind_of(layer)
         if images is not None:
             pixels = images.number / self._threads * prod(images.places)
-            return image_shares(self._machine.prices).dense * pixels * layer.size * dense_us(PIXELS, self._machine)
+            return image_shares(self._machine).dense * pixels * layer.size * dense_us(PIXELS, self._machine)
         other = 4.0 * (self._size - layer.size)
         return runtime_us(layer.inputs, layer.outputs, rows, self._machine, other)
 
@@ -147,7 +147,7 @@ class LayerPrices:
         tiles = -(-prod(places[:-1]) * (places[-1] + 1) // PIXELS)
         families = candidates(connections, PIXELS, self._machine)
         us = tiles * min(predicted_us(family, connections, PIXELS, self._machine) for family in families)
-        shares = image_shares(self._machine.prices)
+        shares = image_shares(self._machine)
         if layer.window is not None and prod(layer.window.kernel) > 1:
             us += shares.values * COPIED_US * layer.inputs * PIXELS * tiles
         if layer.window is not None and any(stride > 1 for stride in layer.window.strides):

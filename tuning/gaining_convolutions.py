@@ -77,7 +77,7 @@ def runtime_us(op: Convolution, machine: Machine) -> float:
     """Return the microseconds that an image takes by onnxruntime's dense convolution of floats."""
     if isinstance(op, Conv2dOp):
         return dense_convolution_us(op, machine)
-    return dense_us([op], image_shares(machine.prices))
+    return dense_us([op], image_shares(machine))
 
 
 def gaining_convolutions(ops: Sequence[Convolution], machine: Machine) -> list[Convolution]:
@@ -146,7 +146,7 @@ class _Times:
         """Return the time of convolutions of floats."""
         twins = [op.clone() for op in group]
         choose_for_convolutions([twin for twin in twins if isinstance(twin, Conv2dOp)], self.machine)
-        total = sum(layer_us(twin, image_shares(self.machine.prices)) for twin in twins)
+        total = sum(layer_us(twin, image_shares(self.machine)) for twin in twins)
         for twin in twins:
             twin.drop_all_references()
         return total
@@ -156,19 +156,19 @@ class _Times:
         sums = [op.result for op in group if isinstance(op, Conv2dOp) and op.residual is not None]
         rounded = {op.x for op in group if isinstance(op.x.owner, Operation) and source_of(op.x).owner not in group}
         touched = sum(map(pixels_of, (*sums, *sums, *rounded)))
-        shares = image_shares(self.machine.prices)
+        shares = image_shares(self.machine)
         return shares.values * TOUCHED_US * touched + sum(map(self._of_one, group))
 
     def _of_one(self, op: Convolution) -> float:
         made = self._in_codes(op)
-        time = layer_us(made, image_shares(self.machine.prices))
+        time = layer_us(made, image_shares(self.machine))
         made.drop_all_references()
         return time
 
     def is_better_outside(self, op: Convolution) -> bool:
         """Return whether a dense convolution takes less time with the runtime, on the way there and back."""
         made = self._in_codes(op)
-        result = is_better_outside(made, image_shares(self.machine.prices))
+        result = is_better_outside(made, image_shares(self.machine))
         made.drop_all_references()
         return result
 

@@ -125,7 +125,7 @@ class _Known(NamedTuple):
 
 def _form_networks(func: FuncOp, known: _Known) -> None:
     if any(isinstance(op, Conv2dOp | QuantizedConv2dOp) for op in func.body.block.ops):
-        _form_image_networks(func, image_shares(known.machine.prices), takes_dense=known.takes_dense)
+        _form_image_networks(func, image_shares(known.machine), takes_dense=known.takes_dense)
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
     weight_bytes = sum(4 * _size(op) for op in ops if isinstance(op, LinearOp))

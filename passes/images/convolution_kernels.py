@@ -34,7 +34,7 @@ def choose_for_convolutions(convolutions: Sequence[Conv2dOp], machine: Machine) 
 
 def dense_convolution_us(conv: Conv2dOp, machine: Machine) -> float:
     """Return the microseconds that an image takes by onnxruntime's dense convolution of floats."""
-    return image_shares(machine.prices).dense * _products(conv) * dense_us(PIXELS, machine)
+    return image_shares(machine).dense * _products(conv) * dense_us(PIXELS, machine)
 
 
 def _products(conv: Conv2dOp) -> int:

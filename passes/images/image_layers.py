@@ -23,8 +23,9 @@ from redpebble.dialect.ops.layers import BatchNormOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.kernels.machine import DEFAULT_PRICES
+from redpebble.kernels.machine import DEFAULT_PRICES, Machine
 from redpebble.kernels.tile_widths import PIXELS
+from redpebble.kernels.work import misses
 from redpebble.passes.analysis.clusters import boundary_of
 from redpebble.passes.analysis.per_feature_constants import affine_of_batch_norm
 from redpebble.passes.analysis.rowwise import dynamic_operands
@@ -97,6 +98,8 @@ class ImageShares(NamedTuple):
     """Taps in onnxruntime."""
     dense_powers: float
     """Activations that take a power of e in onnxruntime."""
+    machine: Machine = Machine()
+    """Its memory, which has times of its own."""
 
 
 IMAGE_SHARES: Final = {
@@ -105,12 +108,12 @@ IMAGE_SHARES: Final = {
 }
 
 
-def image_shares(prices: str) -> ImageShares:
-    """Return the shares of a machine in `kernels/prices.py`."""
-    return IMAGE_SHARES.get(prices, IMAGE_SHARES[DEFAULT_PRICES])
+def image_shares(machine: Machine) -> ImageShares:
+    """Return the shares of a machine, by its prices in `kernels/prices.py`."""
+    return IMAGE_SHARES.get(machine.prices, IMAGE_SHARES[DEFAULT_PRICES])._replace(machine=machine)
 
 
-DEFAULT_SHARES: Final = image_shares(DEFAULT_PRICES)
+DEFAULT_SHARES: Final = image_shares(Machine())
 
 
 def image_counts(ops: Sequence[Operation], shapes: Mapping[SSAValue, SymbolicShape]) -> dict[Operation, Size]:
@@ -258,7 +261,20 @@ def network_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -
 
 def layer_us(op: Operation, shares: ImageShares = DEFAULT_SHARES) -> float:
     """Return the microseconds of a layer for an image."""
-    return shares.values * activation_us(op) + _work_us(op, shares)
+    return shares.values * activation_us(op) + _work_us(op, shares) + memory_us(op, shares.machine)
+
+
+def memory_us(op: Operation, machine: Machine) -> float:
+    """Return the microseconds in which what a layer reads and writes goes through memory beyond all caches.
+
+    What the layer before has written is still in a cache where both fit there. Parts of a concat or split lie in the
+    whole, which moves nothing.
+    """
+    if isinstance(op, ConcatOp | SplitOp):
+        return 0.0
+    values = (*dynamic_operands(op), *op.results)
+    size = sum(pixels_of(value) * (1 if _has_codes(value) else 4) for value in values)
+    return 1e-3 * machine.dram_ns * size * misses(size, machine.l3_bytes)
 
 
 def activation_us(op: Operation, power_us: float = POWER_US) -> float:
@@ -281,6 +297,8 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
         case Depthwise2dOp() | Pool2dOp() if not _is_whole(op):
             moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
             return shares.values * moved + shares.taps * _taps_us(op)
+        case Resample2dOp():
+            return shares.values * MOVED_US * len(op.rows.taps) * len(op.columns.taps) * pixels_of(op.result)
         case ConcatOp() | SplitOp():
             return 0.0
         case ActivateOp() if rounds_to_codes(op) and _ends_elementwise(op):
@@ -368,7 +386,11 @@ def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> 
             total += shares.dense_taps * _taps_us(op)
         elif isinstance(op, ActivateOp | BinaryOp) and is_between_codes(op):
             total += shares.values * DENSE_CODED_US.get(type(op), DENSE_CODED_US[MulOp]) * pixels_of(op.results[0])
+        elif isinstance(op, Resample2dOp):
+            # one pass, however many values each result is a mean of
+            total += shares.values * MOVED_US * pixels_of(op.result) + memory_us(op, shares.machine)
         elif isinstance(op, ImageLayerOp | ActivateOp | BinaryOp):
-            total += _work_us(op, shares)
+            # products hide the way to memory, other work waits for it
+            total += _work_us(op, shares) + memory_us(op, shares.machine)
         total += shares.dense_powers * activation_us(op, DENSE_POWER_US)
     return total

@@ -10,13 +10,15 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.attributes.resampling import ResamplingAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from redpebble.dialect.ops.movement import ConcatOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.kernels.machine import Machine
 from redpebble.passes.images.image_layers import (
     IMAGE_SHARES,
     IMAGES,
@@ -142,6 +144,66 @@ def test_what_comes_in_and_goes_out_is_moved(make: Make, ns: float) -> None:
 )
 def test_onnxruntime_has_prices_of_its_own(make: Make, ns: float) -> None:
     assert dense_us(made(make), PLAIN) == pytest.approx(ns / 1e3)
+
+
+def resampled(*, blends: bool) -> Make:
+    """Twice as many rows and columns, each one of the image, or a mean of two."""
+
+    def places(size: int) -> ResamplingAttr:
+        indices = [place // 2 for place in range(2 * size)]
+        return ResamplingAttr.of(indices, indices, [0.25] * len(indices)) if blends else ResamplingAttr.of(indices)
+
+    return lambda x: [Resample2dOp(x, places(HEIGHT), places(WIDTH))]
+
+
+@pytest.mark.parametrize(("blends", "taps"), [(False, 1), (True, 4)])
+def test_a_resampled_value_is_moved_from_each_that_it_is_made_of(*, blends: bool, taps: int) -> None:
+    ops = made(resampled(blends=blends))
+    # 1 ns for each of 1600 results, and as often as there are taps; onnxruntime takes one pass
+    assert layer_us(ops[0], PLAIN) == pytest.approx(taps * 1600 / 1e3)
+    assert dense_us(ops, PLAIN) == pytest.approx(1600 / 1e3)
+
+
+@pytest.mark.parametrize("height", [63, 64])
+def test_a_convolution_of_more_values_than_the_second_level_cache_has_waits_for_them(height: int) -> None:
+    (op,) = made(conv(1, outputs=1, channels=63), 63, height, 64)
+    values = (63 + 1) * height * 64
+    assert values == (1 << 18 if height == 64 else (1 << 18) - 4096)
+    assert layer_us(op, PLAIN) == 0.0
+    (more,) = made(conv(1, outputs=2, channels=63), 63, 64, 64)
+    # one more channel of 4096 values, and 0.2 ns for each of all
+    assert layer_us(more, PLAIN) == pytest.approx(0.2 * ((1 << 18) + 4096) / 1e3)
+
+
+def with_caches(size: int) -> ImageShares:
+    """A machine whose memory takes half a nanosecond a byte."""
+    return PLAIN._replace(machine=Machine(l1_bytes=size, l2_bytes=size, l3_bytes=size, dram_ns=0.5))
+
+
+@pytest.mark.parametrize("make", [pool(3), add, activate("relu"), conv(1, outputs=CHANNELS), depthwise(3)])
+def test_what_no_cache_holds_goes_through_memory(make: Make) -> None:
+    (op,) = made(make)
+    near = layer_us(op, with_caches(1 << 16))
+    size = 4 * 2 * VALUES  # of floats, read and written
+    assert layer_us(op, with_caches(size // 2)) == pytest.approx(near + 0.5 * size / 1e3)
+    times = [layer_us(op, with_caches(bytes_)) for bytes_ in range(256, 2 * size, 64)]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] == near
+
+
+def test_parts_of_a_whole_do_not_go_through_memory() -> None:
+    (op,) = made(lambda x: [ConcatOp([x, x], 1)])
+    assert layer_us(op, with_caches(256)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("make", "waits"), [(conv(1), False), (pool(3), False), (add, True), (resampled(blends=True), True)]
+)
+def test_onnxruntime_waits_for_memory_where_it_hardly_computes(make: Make, *, waits: bool) -> None:
+    ops = made(make)
+    size = 4 * sum(map(pixels_of, (*ops[0].operands[:1], *ops[0].results)))
+    more = dense_us(ops, with_caches(256)) - dense_us(ops, PLAIN)
+    assert more == pytest.approx(0.5 * size / 1e3 if waits else 0.0)
 
 
 @pytest.mark.parametrize("machine", IMAGE_SHARES)
