@@ -305,6 +305,7 @@ def main() -> None:
             line = f"{str(error.filename)!r}: {error.strerror.lower()}"
         elif isinstance(error, _reported_errors()):
             line = " ".join(str(error).split()) or type(error).__name__
+            line = "; ".join([line, *getattr(error, "__notes__", ())])
         else:
             traceback.print_exc()
             raise SystemExit(OWN_FAULT) from None

@@ -49,7 +49,9 @@ def speedup_plot(result: Result) -> Figure:
         for batch, color in zip(BATCHES, COLORS, strict=True):
             points = _means([row for row in rows if row.batch == batch], _speedup)
             # the distance to 1 is what sparsity divides: on its logarithm a factor of two is a step
-            axes.plot([1 / (1 - x) for x in points], [*points.values()], "o-", ms=4, color=color, label=f"batch {batch}")
+            axes.plot(
+                [1 / (1 - x) for x in points], [*points.values()], "o-", ms=4, color=color, label=f"batch {batch}"
+            )
         _mark_dense(axes)
         axes.set_title(f"{count} thread{'s' if count > 1 else ''}", loc="left", fontsize=10)
         axes.set_xlabel("sparsity")

@@ -74,6 +74,15 @@ def native_build(source: Source, options: Options, *, until: str = "") -> Native
         ValueError: there is no such stage, or a pass to be skipped does not exist.
     """
     try:
+        return _native_build(source, options, until)
+    except UnsupportedModelError as error:
+        if not getattr(error, "__notes__", ()):
+            error.add_note("redpebble.session leaves what is not covered to onnxruntime")
+        raise
+
+
+def _native_build(source: Source, options: Options, until: str) -> NativeBuild:
+    try:
         return NativeBuild(build(source, options, until=until))
     except TooManyNodesError:
         raise

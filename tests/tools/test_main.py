@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import onnx
+import onnx.parser
 import pytest
 
 import redpebble
@@ -219,3 +221,12 @@ def test_weights_beside_the_model_count_on_disk(run: Run, folder: Path, tmp_path
     files = (("m.onnx", "weights.onnx.data"), ("n.onnx", "n.onnx.data"))
     sizes = [sum((tmp_path / name).stat().st_size for name in names) for names in files]
     assert line.split()[3:] == [f"{size:,}" for size in sizes]
+
+
+def test_who_compiles_a_model_that_is_not_covered_is_told_of_sessions(run: Run, tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 4] x) => (int64[2, k] y) { y = NonZero (x) }'
+    (tmp_path / "m.onnx").write_bytes(onnx.parser.parse_model(text).SerializeToString())
+    code, _, error = run("compile", tmp_path / "m.onnx")
+    assert code == 2
+    assert "NonZero" in error
+    assert error.endswith("; redpebble.session leaves what is not covered to onnxruntime\n")
