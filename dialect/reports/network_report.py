@@ -56,6 +56,8 @@ class NetworkReport:
     attentions: tuple[AttentionReport, ...] = ()
     integer_layers: tuple[tuple[int, int], ...] = ()
     """Inputs and outputs of each quantized linear layer."""
+    float_layers: tuple[tuple[int, int], ...] = ()
+    """The same of each linear layer of floats."""
 
 
 def network_reports(module: ModuleOp) -> tuple[NetworkReport, ...]:
@@ -82,6 +84,7 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
         dense_image_us=op.dense_image_us.value.data if op.dense_image_us is not None else 0.0,
         image_products=sum(map(_products, op.body.block.ops)),
         integer_layers=tuple(chain.from_iterable(map(_integer_layers, layers))),
+        float_layers=tuple(_sizes(layer) for layer in layers if isinstance(layer, LinearOp)),
         attentions=tuple(_attention(inner) for inner in op.body.block.ops if isinstance(inner, Attention)),
     )
 
@@ -98,6 +101,11 @@ def _attention(op: Attention) -> AttentionReport:
     queries, keys = (max(0, shape_of(value)[1]) for value in (op.q, op.k))
     sizes = op.head_counts.queries, op.key_size, op.value_size, queries, 0 if op.past else keys
     return AttentionReport(node_name(op), *sizes, op.mask is not None, bool(op.past))
+
+
+def _sizes(layer: LinearOp) -> tuple[int, int]:
+    inputs, outputs = shape_of(layer.weight)
+    return inputs, outputs
 
 
 def _integer_layers(layer: Layer) -> list[tuple[int, int]]:

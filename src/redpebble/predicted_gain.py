@@ -1,10 +1,11 @@
 """Predicted gain of a model in onnxruntime: from where its work lies, and the predicted times of sparse networks.
 
-Multiply-adds that stay, and those of the original model, are priced as dense ones by the same cost model, at as many
-rows at once as the sparse layers get. To them come a call, its nodes, and the values that operators without weights
-yield, with prices that were fitted to six networks.
+Layers that are taken are priced as onnxruntime computes them, all other multiply-adds as dense ones by the same cost
+model, at as many rows at once as the sparse layers get. To them come a call, its nodes, and the values that operators
+without weights yield, with prices that were fitted to six networks.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 from redpebble.dialect.reports.network_report import AttentionReport, NetworkReport
 from redpebble.frontend.multiply_adds import LONG
 from redpebble.kernels.byte_times import dense_layers_us
-from redpebble.kernels.dense_work import OVERHEADS, dense_us
+from redpebble.kernels.dense_work import OVERHEADS, dense_us, runtime_us
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
 from redpebble.kernels.tile_widths import PIXELS, time_of_rows
 from redpebble.placement import Placement
@@ -72,11 +73,23 @@ def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], mach
     call, node = OVERHEADS.get(machine.prices, OVERHEADS[DEFAULT_PRICES])
     left = dense * (placement.multiply_adds - placement.taken) + node * placement.nodes_left
     integers = [sizes for network in networks for sizes in network.integer_layers]
-    products = rows * sum(inputs * outputs for inputs, outputs in integers)
+    floats = [sizes for network in networks for sizes in network.float_layers]
+    products = rows * sum(inputs * outputs for inputs, outputs in (*integers, *floats))
     original = dense * max(0, placement.multiply_adds - products) + dense_layers_us(integers, rows, machine.prices)
+    original += _floats_us(floats, rows, machine)
     # of nodes on codes the runtime makes one a layer, too
     nodes = placement.nodes_left + sum(network.operators for network in networks) if integers else placement.nodes
     return PredictedGain(rows, call + original + node * nodes + values, sparse + attention + values, call + left)
+
+
+def _floats_us(layers: Sequence[tuple[int, int]], rows: int, machine: Machine) -> float:
+    """Return the microseconds of dense layers of floats in onnxruntime, which reads the weights of all at each call."""
+    weights = sum(4.0 * inputs * outputs for inputs, outputs in layers)
+    counts = Counter(layers).items()
+    return sum(
+        count * runtime_us(inputs, outputs, rows, machine, weights - 4.0 * inputs * outputs)
+        for (inputs, outputs), count in counts
+    )
 
 
 def _gain_of_images(placement: Placement, networks: Sequence[NetworkReport], machine: Machine) -> PredictedGain:
