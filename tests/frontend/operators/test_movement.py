@@ -54,6 +54,12 @@ MOVES: dict[str, tuple[int, str, str, Arrays]] = {
         {"a": np.array([0]), "b": np.array([-1]), "c": np.array([-1])},
     ),
     "Slice, all": (11, "(float[n,5] x) => (float[n,5] y)", "y = Slice(x, a, b)", {"a": np.zeros(2, int), "b": ENDS}),
+    "Slice, all of a free axis": (
+        11,
+        "(float[n,5] x) => (float[n,5] y)",
+        "y = Slice(x, a, b)",
+        {"a": np.zeros(2, int), "b": ENDS[::-1]},
+    ),
     "Slice, two axes": (
         13,
         "(float[3,5] x) => (float[1,2] y)",

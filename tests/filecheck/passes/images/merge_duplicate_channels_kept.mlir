@@ -23,3 +23,16 @@ func.func @returned(%x: tensor<?x1x4x4xf32>) -> tensor<?x2x4x4xf32> {
   %h = pebble.conv2d %x, %w window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x1x4x4xf32>, tensor<1x2xf32>) -> tensor<?x2x4x4xf32>
   func.return %h : tensor<?x2x4x4xf32>
 }
+
+// -----
+
+// The sum of the weights that read channels 0 and 1 is no number.
+// CHECK-LABEL: @overflow
+func.func @overflow(%x: tensor<?x1x4x4xf32>) -> tensor<?x1x4x4xf32> {
+  %w = pebble.constant dense<[[1.0, 1.0]]> : tensor<1x2xf32>
+  %v = pebble.constant dense<[[2.0e38], [2.0e38]]> : tensor<2x1xf32>
+  // CHECK: pebble.conv2d {{.*}} -> tensor<?x2x4x4xf32>
+  %h = pebble.conv2d %x, %w window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x1x4x4xf32>, tensor<1x2xf32>) -> tensor<?x2x4x4xf32>
+  %y = pebble.conv2d %h, %v window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x1xf32>) -> tensor<?x1x4x4xf32>
+  func.return %y : tensor<?x1x4x4xf32>
+}
