@@ -35,6 +35,7 @@ from redpebble.extraction import extracted
 from redpebble.foundation.atomic_files import replacing
 from redpebble.foundation.private_files import private_folder, read_private
 from redpebble.foundation.threads import usable_threads
+from redpebble.frontend.sparse_weights import graph_of, reason_of_density
 from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
 from redpebble.options import Options
 from redpebble.ort.elf.linker import Code, generic_object, link
@@ -80,6 +81,8 @@ class SparseNetworkCompiler:
         Raises:
             ModelError: the model is not read.
         """
+        if reason_of_density(graph_of(model)):
+            return []
         imported = extracted(model, self._on_this_machine()).imported
         return found_networks(imported.module, imported.model)
 
