@@ -76,7 +76,7 @@ def native_build(source: Source, options: Options, *, until: str = "") -> Native
     try:
         return _native_build(source, options, until)
     except UnsupportedModelError as error:
-        if not getattr(error, "__notes__", ()):
+        if "session" not in str(error) and not getattr(error, "__notes__", ()):
             error.add_note("redpebble.session leaves what is not covered to onnxruntime")
         raise
 
