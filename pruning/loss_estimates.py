@@ -14,8 +14,8 @@ import numpy as np
 
 from redpebble.pruning.losses import Losses
 
-CONFIDENCE: Final = 0.95
-"""Share of the intervals that hold the loss of all inputs of the kind of the data."""
+CONFIDENCE: Final = 0.99
+"""Share of the intervals that hold the loss of all inputs of the kind of the data: models are shipped by them."""
 
 WRONG: Final = 2.0
 """Loss of a sample that gets another one's outputs, on average: the difference of two has twice the variance."""
@@ -23,7 +23,10 @@ WRONG: Final = 2.0
 FEW: Final = 200
 """Samples below which more of them are asked for: one that is wrong may hide among them as often as in 1 of 50."""
 
-DRAWS: Final = 2000
+DRAWS: Final = 10_000
+LEAST_DRAWS: Final = 1000
+NUMBERS: Final = 20_000_000
+"""Random numbers in all, about, up to which there are more draws than the least."""
 AT_ONCE: Final = 1 << 18
 """Random numbers that are drawn at once, about."""
 
@@ -44,7 +47,10 @@ class LossEstimate:
     @staticmethod
     def of(losses: Losses, seed: int, folds: int = 1) -> "LossEstimate":
         """Return what losses of samples, to which weights were not fitted, say."""
-        return LossEstimate(float(losses.mean()), interval_of(losses, seed), len(losses), folds)
+        low, high = interval_of(losses, seed)
+        # a fit to all samples loses less than one that leaves a fold out: in proportion to their number at most
+        low *= (folds - 1) / folds if folds > 1 else 1
+        return LossEstimate(float(losses.mean()), (low, high), len(losses), folds)
 
     @property
     def judged_by(self) -> str:
@@ -80,10 +86,11 @@ def interval_of(losses: Losses, seed: int) -> tuple[float, float]:
     """Return the bounds of the mean of all samples of a kind, of which some have these losses."""
     rng, tail = np.random.default_rng(seed), (1 - CONFIDENCE) / 2
     worst = max(WRONG, float(losses.max()))
-    low, high = np.empty(DRAWS), np.empty(DRAWS)
+    draws = int(np.clip(NUMBERS // len(losses), LEAST_DRAWS, DRAWS))
+    low, high = np.empty(draws), np.empty(draws)
     step = max(1, AT_ONCE // (len(losses) + 1))
-    for start in range(0, DRAWS, step):
-        some = slice(start, min(start + step, DRAWS))
+    for start in range(0, draws, step):
+        some = slice(start, min(start + step, draws))
         weights = rng.standard_exponential((some.stop - start, len(losses) + 1))
         total, weight = weights[:, :-1] @ losses, weights[:, :-1].sum(axis=1)
         low[some], high[some] = total / weight, (total + weights[:, -1] * worst) / (weight + weights[:, -1])

@@ -23,7 +23,11 @@ WINDOW: Final = 128
 """Inputs that a mask is chosen for at a time by solvers that go from one input to the next."""
 
 SHARED_COLUMNS: Final = 4
-"""Inputs of M that V outputs share in V:N:M, of which each keeps N: what sparse tensor cores read."""
+"""Inputs of M that V outputs share in V:N:M, of which each keeps N.
+
+The V outputs are similar ones, wherever they are: sparse tensor cores, which read such groups, need them beside each
+other, and the permutation that brings them there is not kept.
+"""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ TAIL = (1 - CONFIDENCE) / 2
 @pytest.mark.parametrize(("wrong", "count"), [(0, 37), (0, 300), (3, 100), (20, 400)])
 def test_intervals_are_those_of_a_share_where_samples_are_right_or_wrong(wrong: int, count: int) -> None:
     low, high = interval_of(np.repeat([WRONG, 0.0], [wrong, count - wrong]), 0)
-    assert high == pytest.approx(WRONG * beta.ppf(1 - TAIL, wrong + 1, count - wrong), rel=0.05)
-    assert low == pytest.approx(WRONG * beta.ppf(TAIL, wrong, count - wrong + 1) if wrong else 0.0, rel=0.12)
+    assert high == pytest.approx(WRONG * beta.ppf(1 - TAIL, wrong + 1, count - wrong), rel=0.08)
+    assert low == pytest.approx(WRONG * beta.ppf(TAIL, wrong, count - wrong + 1) if wrong else 0.0, rel=0.2)
 
 
 def test_intervals_hold_the_mean_of_a_population_that_few_samples_decide() -> None:
@@ -27,12 +27,12 @@ def test_intervals_hold_the_mean_of_a_population_that_few_samples_decide() -> No
     for seed in range(40):
         low, high = interval_of(rng.choice(population, 75), seed)
         held.append(low <= population.mean() <= high)
-    assert np.mean(held) >= 0.9
+    assert np.mean(held) >= 0.95
 
 
 def test_even_losses_have_a_narrow_interval() -> None:
     low, high = interval_of(np.random.default_rng(0).uniform(0.04, 0.06, 1000), 0)
-    assert 0.049 < low < 0.05 < high < 0.06
+    assert 0.049 < low < 0.05 < high < 0.065
 
 
 def test_the_loss_is_the_mean_of_its_samples_and_as_large_as_the_variance_for_the_mean() -> None:
@@ -54,11 +54,15 @@ def test_the_loss_is_the_mean_of_its_samples_and_as_large_as_the_variance_for_th
 
 def test_few_samples_are_said_to_be_few() -> None:
     few, enough = (LossEstimate.of(np.zeros(count), 0) for count in (37, FEW))
-    assert few.caution.startswith("37 samples tell little: other inputs may lose 18.")
+    assert few.caution.startswith("37 samples tell little: other inputs may lose 2")
     assert not enough.caution
-    assert str(enough).startswith("0.00% of the outputs' variance lost, 0.00 to 3.")
-    assert str(enough).endswith("% with 95% confidence, on 200 samples held out")
+    assert str(enough).startswith("0.00% of the outputs' variance lost, 0.00 to 5.")
+    assert str(enough).endswith("% with 99% confidence, on 200 samples held out")
     assert str(LossEstimate.of(np.zeros(60), 0, 5)).endswith("on 60 samples, cross-validated in 5 folds")
+    # a fit to all samples loses less than those that leave some of them out
+    held_out, folded = (LossEstimate.of(np.full(300, 0.1), 0, folds).interval for folds in (1, 5))
+    assert held_out is not None
+    assert folded == pytest.approx((0.8 * held_out[0], held_out[1]))
     blind = LossEstimate(0.01, None, 0)
     assert str(blind).endswith("variance lost, more on other inputs, on the data that weights are fitted to")
     assert blind.caution.startswith("no sample is held out, so what other inputs lose is not known")

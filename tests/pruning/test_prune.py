@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -150,6 +151,35 @@ def test_where_nearly_nothing_is_pruned_the_report_says_why(model: ir.Model, dat
         r"which take \d+% of the time; more of them would lose more than 0\.00%",
         report.obstacle,
     )
+
+
+def digit_classifier(images: NDArray[np.float32], labels: NDArray[Any]) -> onnx.ModelProto:
+    """Return 64-512-256-10 with a softmax, which scikit-learn has trained."""
+    neural: Any = import_module("sklearn.neural_network")
+    trained = neural.MLPClassifier((512, 256), max_iter=60, random_state=0).fit(images, labels)
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+    digits (float[n, 64] x) => (float[n, 10] y) {
+        a = Gemm(x, w0, b0)  b = Relu(a)  c = Gemm(b, w1, b1)  d = Relu(c)  e = Gemm(d, w2, b2)  y = Softmax(e)
+    }""")
+    for name, arrays in (("w", trained.coefs_), ("b", trained.intercepts_)):
+        for number, array in enumerate(arrays):
+            tensor = onnx.numpy_helper.from_array(np.asarray(array, np.float32), f"{name}{number}")
+            model.graph.initializer.append(tensor)
+    return model
+
+
+@pytest.mark.slow
+def test_the_interval_holds_what_digits_lose_that_the_data_has_not() -> None:
+    """A few of the digits lose nearly all, and the first ones hardly have one of these: their loss says nothing."""
+    digits: Any = import_module("sklearn.datasets").load_digits()
+    images, is_test = (digits.data / 16).astype(np.float32), np.random.default_rng(0).permutation(1797) < 400
+    dense = ir.from_proto(digit_classifier(images[~is_test], digits.target[~is_test]))
+    by_class = np.argsort(digits.target[~is_test][:600], kind="stable")
+    for some in (images[~is_test][:300], images[~is_test][:600][by_class]):
+        result = prune(dense, {"x": some}, sparsity=0.9)
+        interval = result.report.estimate.interval
+        assert interval is not None
+        assert interval[0] < lost(dense, result.model, {"x": images[is_test]}) < interval[1] < 0.05
 
 
 @pytest.mark.slow
