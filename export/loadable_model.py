@@ -8,25 +8,23 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from redpebble.export.save_model import save_model
+from redpebble.export.save_model import model_bytes, save_model
 
 
 @contextmanager
 def loadable(model: ir.Model) -> Generator[str | bytes]:
-    """Yield the path of a file, which has no limit of 2 GB; bytes where no folder for temporary files can be written.
+    """Yield a model's bytes; the path of a temporary file where it is larger than 2 GB, which bytes may not be.
 
-    What onnxruntime maps of the file stays when the name is gone.
+    Bytes that onnxruntime maps of the file stay when the name is gone.
 
     Raises:
-        ValueError: the bytes are more than 2 GB.
+        OSError: there is no folder for a temporary file, which is needed.
     """
-    try:
-        temporary = tempfile.TemporaryDirectory()
-    except FileNotFoundError:
-        whole = ir.external_data.load_to_model(model.clone())
-        yield ir.to_proto(whole).SerializeToString()
+    content = model_bytes(model)
+    if content is not None:
+        yield content
         return
-    with temporary as folder:
+    with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
         save_model(model, path)
         yield os.fspath(path)

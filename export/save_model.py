@@ -1,7 +1,6 @@
 """A model as a file: complete or not there at all; large weights in a file of their own, where they were before."""
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -63,47 +62,46 @@ def save_model(model: ir.Model, path: str | os.PathLike[str], *, external_data: 
 
 
 def model_bytes(model: ir.Model) -> bytes | None:
-    """Return a model with all its weights as one message of protobuf, None where it is larger than such may be.
-
-    None also where no folder for temporary files can be written.
-    """
+    """Return a model with all its weights as one message of protobuf, None where it is larger than such may be."""
     if _weight_bytes(model) > PROTOBUF_LIMIT - STRUCTURE:
         return None
-    try:
-        temporary = tempfile.TemporaryDirectory()
-    except FileNotFoundError:
-        return None
-    with temporary as folder:
-        path = Path(folder) / "model.onnx"
-        save_model(model, path, external_data=False)
-        return path.read_bytes()
+    copy = model.clone()
+    _say_once(copy)
+    proto = ir.to_proto(ir.external_data.load_to_model(copy))
+    if MAP_TYPES in model.graph.meta:
+        _restore_map_types(proto, cast("Mapping[str, bytes]", model.graph.meta[MAP_TYPES]))
+    return proto.SerializeToString()
 
 
 def _write(model: ir.Model, path: Path, *, external: bool) -> None:
     """Write a model that may be changed on the way, with its data file beside it."""
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            if not (value.is_graph_input() or value.metadata_props or value.doc_string):
-                # The initializer says its type and shape itself; value infos would say them again.
-                value.type = value.shape = None
+    _say_once(model)
     written = model if external else ir.external_data.load_to_model(model)
     data = f"{path.name}.data" if external else None
     # onnx-ir leaves the parameter of PathLike open, which is all that is unknown here.
     ir.save(written, path, external_data=data, size_threshold_bytes=EXTERNAL_FROM)  # pyright: ignore[reportUnknownMemberType]
     if MAP_TYPES in model.graph.meta:
-        _restore_map_types(path, cast("Mapping[str, bytes]", model.graph.meta[MAP_TYPES]))
+        proto = onnx.ModelProto.FromString(path.read_bytes())
+        _restore_map_types(proto, cast("Mapping[str, bytes]", model.graph.meta[MAP_TYPES]))
+        path.write_bytes(proto.SerializeToString())
     if data is not None and (beside := path.with_name(data)).exists():
         # onnx-ir makes the data file readable for its owner alone; it is as public as the model
         beside.chmod(path.stat().st_mode & 0o777)
 
 
-def _restore_map_types(path: Path, types: Mapping[str, bytes]) -> None:
+def _say_once(model: ir.Model) -> None:
+    """Take types and shapes from initializers, which say them themselves; value infos would say them again."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if not (value.is_graph_input() or value.metadata_props or value.doc_string):
+                value.type = value.shape = None
+
+
+def _restore_map_types(proto: onnx.ModelProto, types: Mapping[str, bytes]) -> None:
     """Give values in a written model the types that onnx-ir does not hold."""
-    proto = onnx.ModelProto.FromString(path.read_bytes())
     for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
         if value.name in types:
             value.type.ParseFromString(types[value.name])
-    path.write_bytes(proto.SerializeToString())
 
 
 def _needs_data_file(model: ir.Model) -> bool:

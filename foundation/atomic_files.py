@@ -60,9 +60,17 @@ def replacing_folder(path: Path) -> Generator[Path]:
     """
     with _temporary_folder(path) as folder:
         yield folder
+        before = _unfinished(path)
+        # a folder that is removed before the new one has its name would be lost to whoever is killed in between
         if path.exists():
-            shutil.rmtree(path)
-        folder.replace(path)
+            path.rename(before)
+        try:
+            folder.replace(path)
+        except BaseException:
+            if before.exists():
+                before.rename(path)
+            raise
+        shutil.rmtree(before, ignore_errors=True)
 
 
 @contextmanager

@@ -149,3 +149,22 @@ COUNTS: Final[Mapping[str, Count]] = MappingProxyType(
     }
 )
 """Operator -> its multiply-adds, from the shapes of its inputs and of its first output."""
+
+MULTIPLYING: Final = frozenset(
+    {
+        *COUNTS,
+        *WEIGHTS_OF_CODES,
+        "Attention",
+        "Einsum",
+        "FusedConv",
+        "FusedGemm",
+        "FusedMatMul",
+        "GroupQueryAttention",
+        "MatMulNBits",
+        "MoE",
+        "MultiHeadAttention",
+        "QAttention",
+        "QMoE",
+    }
+)
+"""Operators that multiply matrices, also where their work cannot be counted."""

@@ -56,8 +56,10 @@ def headline(result: Optimized) -> list[str]:
         if result.networks:
             count = len(result.networks)
             return [f"{count} sparse network{'s' * (count != 1)}, the gain is not known: sizes of the model are not"]
-        return [result.obstacle or "nothing in the model multiplies"]
-    gain, taken = result.gain, f"{_percent(placement.share)} of multiply-adds taken"
+        unknown = placement.uncounted if placement is not None else 0
+        nothing = f"the work of {unknown} nodes cannot be counted" if unknown else "nothing in the model multiplies"
+        return [result.obstacle or nothing]
+    gain, taken = result.gain, f"{_percent(placement.share)} of multiply-adds{placement.uncounted_text} taken"
     if gain is None:
         return [f"nothing gains: {result.obstacle}"] if result.obstacle else [taken]
     rows = f"{gain.rows}{FIXED_SPACE}row{'s' * (gain.rows != 1)}" if gain.rows else f"1{FIXED_SPACE}image"

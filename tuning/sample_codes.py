@@ -1,5 +1,6 @@
 """Codes of eight bits by samples: of the values of a tensor, and of the weights of a layer."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -91,9 +92,15 @@ def integer_parameters(
 
 
 def change_of(before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]) -> float:
-    """Return the root mean square of what arrays change by, as a share of their own: the largest of all."""
+    """Return the root mean square of what arrays change by, as a share of their own: the largest of all.
+
+    It is infinite where results are, or change, beyond all numbers: nothing is known of the share then.
+    """
     shares = [0.0]
     for old, new in zip(before, after, strict=True):
-        size, change = (float(np.sqrt(np.mean(np.square(one)))) if one.size else 0.0 for one in (old, new - old))
+        with np.errstate(invalid="ignore", over="ignore"):
+            size, change = (float(np.sqrt(np.mean(np.square(one)))) if one.size else 0.0 for one in (old, new - old))
+        if not (math.isfinite(size) and math.isfinite(change)):
+            return math.inf
         shares.append(change / size if size else 0.0)
     return max(shares)

@@ -50,9 +50,9 @@ def _check(name: str, array: Array, accepted: Shape, stated: Shape) -> None:
         raise ValueError(f"input {name!r} of the data has shape {array.shape}, accepted is ({sizes})")
     if not array.size:
         raise ValueError("the data has no samples, accepted are some hundred")
-    # masks of attention hold infinity
-    if np.issubdtype(array.dtype, np.floating) and np.isnan(array).any():
-        raise ValueError(f"input {name!r} of the data has NaN, accepted are numbers")
+    if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+        what = "NaN" if np.isnan(array).any() else "infinity"
+        raise ValueError(f"input {name!r} of the data has {what}, accepted are finite numbers")
 
 
 def observe_batches(module: ModuleOp, batches: Sequence[Samples], foreign: Foreign | None) -> Observed:

@@ -31,7 +31,7 @@ class InputChoice:
         """Return the inputs in the file, None where there is no file.
 
         Raises:
-            ValueError: the file cannot be read, is no .npz, or its names are not those of the model's inputs.
+            ValueError: the file cannot be read, is no .npz, or its names or shapes are not those of the model's inputs.
         """
         if self.file is None:
             return None
@@ -40,6 +40,8 @@ class InputChoice:
         if sorted(arrays) != sorted(names):
             held = ", ".join(sorted(arrays)) or "none"
             raise ValueError(f"{self.file} holds {held}, accepted is an .npz with {', '.join(names)}")
+        for name, shape in _input_shapes(model).items():
+            _check_shape(name, arrays[name], shape)
         return arrays
 
     def random(self, model: onnx_ir.Model, batch: int, rng: np.random.Generator) -> Feeds:
@@ -78,6 +80,21 @@ class InputChoice:
         axes = [axis for name, shape in shapes.items() if name not in self.shapes for axis in shape[1:]]
         free = [axis.value for axis in axes if not isinstance(axis, int) and axis not in batches]
         return {name: DEFAULT_SIZE for name in free if name and name not in self.dims}
+
+
+def _check_shape(name: str, array: NDArray[Any], shape: onnx_ir.Shape) -> None:
+    """Check that an array has the sizes of an input that are known.
+
+    Raises:
+        ValueError: names both.
+    """
+    known = [size if isinstance(size, int) else None for size in shape]
+    fits = len(known) == array.ndim and all(
+        size in (None, found) for size, found in zip(known, array.shape, strict=True)
+    )
+    if not fits:
+        sizes = ", ".join("any" if size is None else str(size) for size in known)
+        raise ValueError(f"input {name!r} of the data has shape {array.shape}, accepted is ({sizes})")
 
 
 def _input_shapes(model: onnx_ir.Model) -> dict[str, onnx_ir.Shape]:

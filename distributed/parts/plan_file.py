@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,6 +14,9 @@ from redpebble.distributed.errors import PartError
 from redpebble.distributed.parts.part_file import PARTS_VERSION
 
 PLAN_NAME: Final = "plan.json"
+
+PART_NAME: Final = re.compile(r"part-\d{4,}\.pebble")
+"""Names of the parts that lie beside it."""
 
 MOST_POWER: Final = 16
 """Power of a symbol that no size has: each stands for an axis of a tensor."""
@@ -76,6 +80,15 @@ def write_plan(folder: Path, plan: PlanFile) -> None:
         "note": plan.note,
     }
     (folder / PLAN_NAME).write_text(json.dumps(content, indent=2) + "\n")
+
+
+def is_plan(path: Path) -> bool:
+    """Return whether a file is a plan of parts, of whatever version."""
+    try:
+        content: Json = json.loads(path.read_bytes())
+        return isinstance(content, dict) and {"format", "plan", "part_count", "parts"} <= content.keys()
+    except (OSError, ValueError, RecursionError):
+        return False
 
 
 def read_plan(folder: Path) -> tuple[PlanFile, str]:

@@ -18,7 +18,15 @@ from redpebble.distributed.messages.channels import SLOTS
 from redpebble.distributed.parts.module_text import take_constants, text_of
 from redpebble.distributed.parts.node_program import node_part
 from redpebble.distributed.parts.part_file import Part, write_part
-from redpebble.distributed.parts.plan_file import PartEntry, PlanFile, PortShape, write_plan
+from redpebble.distributed.parts.plan_file import (
+    PART_NAME,
+    PLAN_NAME,
+    PartEntry,
+    PlanFile,
+    PortShape,
+    is_plan,
+    write_plan,
+)
 from redpebble.distributed.parts.rank_program import rank_program
 from redpebble.distributed.parts.tile_sizes import batch_tile, block_width
 from redpebble.foundation.atomic_files import replacing_folder
@@ -47,7 +55,7 @@ def write_parts(module: ModuleOp, request: PartsRequest, folder: Path) -> PlanFi
 
     Raises:
         UnsupportedModelError: the module cannot be split like this.
-        ValueError: the partition is of another network, or `folder` exists and holds no parts.
+        ValueError: the partition is of another network, or `folder` exists and holds anything but parts.
         OSError: the folder cannot be written.
     """
     check_target(folder)
@@ -61,13 +69,22 @@ def check_target(folder: Path) -> None:
     """Check that parts can take the place of a folder, which may be asked before any work is done.
 
     Raises:
-        ValueError: it exists and holds no parts.
+        ValueError: it exists, and is a link, or holds anything but the parts of a plan.
         OSError: there is no folder for it.
     """
+    accepted = "accepted is a new folder or one of parts"
     if not folder.absolute().parent.is_dir():
         raise FileNotFoundError(f"cannot write {folder}: {folder.absolute().parent} is no folder")
-    if folder.exists() and not (folder.is_dir() and ((folder / "plan.json").exists() or not any(folder.iterdir()))):
-        raise ValueError(f"{folder} exists and holds no parts, accepted is a new folder or one of parts")
+    if folder.is_symlink():
+        raise ValueError(f"{folder} is a link, {accepted}")
+    if not folder.exists():
+        return
+    names = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else [folder.name]
+    if names and not is_plan(folder / PLAN_NAME):
+        raise ValueError(f"{folder} exists and holds no parts, {accepted}")
+    others = [name for name in names if name != PLAN_NAME and not PART_NAME.fullmatch(name)]
+    if others:
+        raise ValueError(f"{folder} holds {others[0]!r} beside its parts, {accepted}")
 
 
 def _write_into(folder: Path, module: ModuleOp, request: PartsRequest) -> PlanFile:

@@ -111,7 +111,7 @@ def _from_memory(source: onnx_ir.Model, *, any_version: bool) -> onnx_ir.Model:
         raise InvalidModelError("the model in memory reads a value that nothing defines before it is read") from error
 
 
-def _from_proto(proto: onnx.ModelProto, folder: str, *, any_version: bool) -> onnx_ir.Model:
+def _from_proto(proto: onnx.ModelProto, folder: str, linked: str, *, any_version: bool) -> onnx_ir.Model:
     if not proto.HasField("graph"):
         raise InvalidModelError("the model has no graph, accepted is an ONNX model")
     opsets = {entry.domain: entry.version for entry in proto.opset_import}
@@ -124,22 +124,26 @@ def _from_proto(proto: onnx.ModelProto, folder: str, *, any_version: bool) -> on
     except (onnx_ir.serde.SerdeError, ValueError, TypeError, KeyError) as error:
         raise InvalidModelError(f"the model is malformed: {first_line(error)}") from error
     remember_map_types(model, map_types)
-    set_folder(model, folder)
+    set_folder(model, folder, linked)
     sparse.put_matrices(model, folder)
     return model
 
 
-def _parsed(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto, str]:
-    """Return the protobuf and the folder in which its weights may lie, empty when it has none."""
+def _parsed(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[onnx.ModelProto, str, str]:
+    """Return the protobuf and the folders in which its weights may lie: of its name, and of the file if that is a link.
+
+    Both are empty where it has none.
+    """
     if isinstance(source, onnx.ModelProto):
-        return source, ""
+        return source, "", ""
     if isinstance(source, bytes):
-        return _decoded(source, "the source"), ""
+        return _decoded(source, "the source"), "", ""
     path = Path(source)
     content = read_file(path)
     if not len(content):
         raise InvalidModelError(f"'{path}' is empty, accepted is an ONNX model")
-    return _decoded(content, f"'{path}'"), str(path.parent.absolute())
+    linked = str(path.resolve().parent) if path.is_symlink() else ""
+    return _decoded(content, f"'{path}'"), str(path.parent.absolute()), linked
 
 
 def _no_source(found: object) -> str:

@@ -24,7 +24,7 @@ from redpebble.export.export_model import exported
 from redpebble.export.save_model import model_bytes, save_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.export.tied_weights import tie_weights
-from redpebble.extraction import extracted
+from redpebble.extraction import extracted, has_fewer_weights
 from redpebble.foundation.garbage_collection import rare_collections
 from redpebble.foundation.log import LOG
 from redpebble.foundation.threads import usable_threads
@@ -239,7 +239,7 @@ class Optimized:
         """
         content = model_bytes(self.model)
         if content is None:
-            raise ValueError("larger than 2 GB, or no place for a temporary file: save(path) writes it")
+            raise ValueError("larger than 2 GB: save(path) writes it")
         return onnx.ModelProto.FromString(content)
 
     def save(self, path: str | os.PathLike[str], *, external_data: bool | None = None) -> None:
@@ -359,14 +359,15 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
             raise
         # whatever onnxruntime runs is accepted, and no slower afterwards
         return Optimized(read_model(source, any_version=True), obstacle=str(error))
-    module = imported.module
+    module, asked = imported.module, options
     options = replace(options, sparse_networks=options.sparse_networks and not obstacle)
     report, networks = layer_reports(module), network_reports(module)
     if options.sparse_networks and not networks:
         obstacle = alone or nothing_to_form(imported.model, len(report))
     left = nodes_left(module, imported, alone)
-    if imported.rewritten and not networks:
-        # float32 takes twice the room, functions written out are hard to read, and neither does any good
+    plain = asked.sparse_networks and asked.samples is None and not asked.bfloat
+    if not networks and (imported.rewritten or (plain and not has_fewer_weights(module, before))):
+        # float32 takes twice the room, functions written out are hard to read, nodes written anew round elsewhere
         return Optimized(read_model(source), report=report, obstacle=obstacle, left=left)
     run_stages(module, options, after="extract")
     written = exported(module, imported.model)

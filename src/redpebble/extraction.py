@@ -2,17 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from math import prod
+from typing import Final, NamedTuple
 
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.ops.attention import Attention
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
 from redpebble.dialect.ops.images import ImageLayerOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_key
+from redpebble.dialect.tensors import shape_of
 from redpebble.frontend.foreign_nodes import ForeignNodes
 from redpebble.frontend.import_model import Imported, Source, import_model
 from redpebble.model_rows import stated_rows
@@ -20,6 +23,9 @@ from redpebble.options import Options
 from redpebble.passes.rewriting.values_of_the_model import read_and_yield_what_the_model_has
 from redpebble.pipeline import run_stages
 from redpebble.placement import left_alone
+
+MOST_WEIGHTS: Final = 0.99
+"""Part of the weights that may be left: constants of a few values come and go with each rewriting."""
 
 
 class Extracted(NamedTuple):
@@ -72,3 +78,13 @@ def _nodes_in_networks(module: ModuleOp) -> set[str]:
     networks = (op for op in module.walk() if isinstance(op, SparseNetworkOp))
     ops = (op for network in networks for op in network.walk())
     return {node_key(op) for op in ops if isinstance(op, LinearOp | Attention | ImageLayerOp | OVER_EDGES)}
+
+
+def has_fewer_weights(after: ModuleOp, before: ModuleOp) -> bool:
+    """Return whether passes have dropped weights, with neurons that nothing needs or that are there twice."""
+    return _weight_count(after) < MOST_WEIGHTS * _weight_count(before)
+
+
+def _weight_count(module: ModuleOp) -> int:
+    constants = (op for op in module.walk() if isinstance(op, ConstantOp | SparseConstantOp))
+    return sum(prod(shape_of(op.results[0])) for op in constants if op.results[0].uses.get_length())

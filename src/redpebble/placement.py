@@ -19,7 +19,7 @@ from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_key, value_name
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.import_model import Imported
-from redpebble.frontend.multiply_adds import NodeWork, work_of_nodes
+from redpebble.frontend.multiply_adds import MULTIPLYING, NodeWork, work_of_nodes
 from redpebble.frontend.operators.quantized import NO_KERNEL_OF_BYTES, YIELDS_CODES
 from redpebble.frontend.operators.table import LAYERS
 from redpebble.frontend.sparse_weights import LEAST_ZEROS, all_dense
@@ -91,20 +91,28 @@ class Placement:
     layers: int = 0
     """Nodes with constant weights, and those of them that were taken."""
     layers_taken: int = 0
+    uncounted: int = 0
+    """Nodes that stay and multiply matrices, whose sizes are not known: their work is part of no number here."""
 
     def __str__(self) -> str:
         """Return the share of the work that was taken, and of the layers."""
-        return f"{100 * self.share:.0f} % of the multiply-adds, {self.layers_taken} of {self.layers} layers"
+        share = f"{100 * self.share:.0f} % of the multiply-adds"
+        return f"{share}{self.uncounted_text}, {self.layers_taken} of {self.layers} layers"
+
+    @property
+    def uncounted_text(self) -> str:
+        """Return what is to be said beside a share, empty where all work was counted."""
+        return f" that could be counted ({self.uncounted} nodes could not)" if self.uncounted else ""
 
     @property
     def share(self) -> float:
-        """The share of the work that was taken; 1 where there is no work."""
-        return self.taken / self.multiply_adds if self.multiply_adds else 1.0
+        """The share of the work that was taken; 1 where there is no work, 0 where none could be counted."""
+        return self.taken / self.multiply_adds if self.multiply_adds else float(not self.uncounted)
 
     @property
     def linear_share(self) -> float:
-        """The share of the work of linear layers that was taken; 1 where there is none."""
-        return self.linear_taken / self.linear if self.linear else 1.0
+        """The share of the work of linear layers that was taken; 1 where there is none, 0 where none was counted."""
+        return self.linear_taken / self.linear if self.linear else float(not self.uncounted)
 
     @property
     def bound(self) -> float:
@@ -196,6 +204,7 @@ def placement_of(left: NodesLeft) -> Placement:
             zeros = _dense_zeros(node, left.model.ir_version) if reason in NOT_FASTER else None
             key = node.op_type, reason if zeros is None else DENSE
             stayed.setdefault(key, []).append(_Outside(done, zeros))
+    uncounted = sum(nodes[at].op_type in MULTIPLYING and _work(nodes[at], work) is None for at in left.reasons)
     lines = [_line(operator, reason, group) for (operator, reason), group in stayed.items()]
     outside = [one.work for one in chain.from_iterable(stayed.values())]
     total, linear = _sum(work.values()), _sum(filter(_is_linear, work.values()))
@@ -213,6 +222,7 @@ def placement_of(left: NodesLeft) -> Placement:
         len(left.reasons),
         layers,
         layers - sum(map(_is_linear, outside)),
+        uncounted,
     )
 
 

@@ -100,3 +100,12 @@ def test_a_full_disk_is_said_of_the_file(tmp_path: Path) -> None:
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_folder_that_cannot_be_put_in_its_place_leaves_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "parts"
+    path.mkdir()
+    (path / "old").touch()
+    with pytest.raises(FileNotFoundError), replacing_folder(path) as folder:
+        folder.rmdir()
+    assert (names(tmp_path), names(path)) == (["parts"], ["old"])

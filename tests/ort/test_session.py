@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -334,3 +335,14 @@ def test_a_layer_left_among_layers_of_bytes_computes_with_the_floats_it_gets(tmp
     x = np.random.default_rng(0).standard_normal((64, 4), np.float32)
     (right,), (found,) = Oracle(ir.from_proto(model)).run({"x": x}), redpebble.session(model).run(None, {"x": x})
     np.testing.assert_array_equal(found, right)
+
+
+def test_a_session_needs_no_temporary_folder(
+    original: ir.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    save_model(original, tmp_path / "m.onnx")
+    for source in (original, tmp_path / "m.onnx"):
+        assert_agrees(redpebble.session(source), original)
+    assert redpebble.optimize(original).proto.graph.node

@@ -125,3 +125,38 @@ def test_a_session_in_which_nothing_is_taken_says_so_each_time(
         ]
         * 2
     )
+
+
+def test_a_model_in_which_nothing_gains_keeps_its_nodes() -> None:
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 18]>
+        g (float[n,64] x) => (float[n,64] y) {
+            a = SimplifiedLayerNormalization <axis: int = -1, epsilon: float = 0.00001> (x, g)
+            b = MatMul (a, w)
+            c = Sigmoid (b)
+            y = Mul (b, c)
+        }
+    """)
+    weight = np.random.default_rng(0).standard_normal((64, 64), dtype=np.float32)
+    constants = {"g": np.ones(64, np.float32), "w": weight}
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in constants.items())
+    result = redpebble.optimize(proto)
+    assert not result.networks
+    assert not result.modified
+    assert [node.op_type for node in result.model.graph] == [node.op_type for node in proto.graph.node]
+
+
+def test_neurons_that_nothing_needs_are_dropped_without_a_network() -> None:
+    rng = np.random.default_rng(0)
+    first, second = (rng.standard_normal((64, 64), dtype=np.float32) for _ in range(2))
+    second[:32] = 0
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 18]>
+        g (float[n,64] x) => (float[n,64] y) { a = MatMul (x, w) b = Relu (a) y = MatMul (b, v) }
+    """)
+    for name, array in (("w", first), ("v", second)):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    result = redpebble.optimize(proto)
+    assert not result.networks
+    assert sum(layer.inputs * layer.outputs for layer in result.report) == 2 * 32 * 64
+    assert result.proto.ByteSize() < 0.6 * proto.ByteSize()

@@ -121,3 +121,21 @@ def test_the_place_of_work_is_counted_when_it_is_asked_for() -> None:
     result = redpebble.optimize(two_layers(0.1))
     assert "placement" not in vars(result)
     assert result.placement is result.placement is not None
+
+
+def test_work_that_cannot_be_counted_is_not_taken_for_work_that_was_taken() -> None:
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+        g (float[n,64] x) => (float[n,64] y) {
+            y = com.microsoft.MatMulNBits <K: int = 64, N: int = 64, bits: int = 4, block_size: int = 32> (x, w, s)
+        }
+    """)
+    codes, scales = np.zeros((64, 2, 16), np.uint8), np.ones(128, np.float32)
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array, name) for array, name in ((codes, "w"), (scales, "s"))
+    )
+    result = redpebble.optimize(proto)
+    placement = result.placement
+    assert placement is not None
+    assert (placement.multiply_adds, placement.uncounted, placement.share, placement.linear_share) == (0, 1, 0.0, 0.0)
+    assert "that could be counted (1 nodes could not)" in str(placement)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import redpebble
 from redpebble.compiler import Precision
 from redpebble.tools.main import app
+from redpebble.tuning.sample_codes import change_of
 from tests.support.quantized_models import pruned_network
 
 Floats = NDArray[np.float32]
@@ -64,7 +65,8 @@ def test_samples_go_with_int8(tmp_path: Path) -> None:
     [
         (np.zeros((3, 9), np.float32), r"input 'x' of the data has shape \(3, 9\), accepted is \(any, 8\)"),
         (np.zeros((0, 8), np.float32), "the data has no samples, accepted are some hundred"),
-        (np.full((3, 8), np.nan, np.float32), "input 'x' of the data has NaN, accepted are numbers"),
+        (np.full((3, 8), np.nan, np.float32), "input 'x' of the data has NaN, accepted are finite numbers"),
+        (np.full((3, 8), np.inf, np.float32), "input 'x' of the data has infinity, accepted are finite numbers"),
     ],
 )
 def test_samples_that_show_nothing_are_refused(precision: Precision, x: Floats, message: str) -> None:
@@ -152,3 +154,9 @@ def test_a_node_that_fails_for_samples_is_named_in_a_line_and_nothing_else_is_wr
     assert "\n" not in str(raised.value)
     assert "pebble-recognize-layers" not in str(raised.value)  # one pass of those before is named
     assert capfd.readouterr().err == ""
+
+
+def test_samples_beyond_all_numbers_show_no_small_change() -> None:
+    big, none = np.full((2, 3), 1e30, np.float32), np.zeros((2, 3), np.float32)
+    assert change_of([none], [none]) == 0
+    assert change_of([big], [none]) == change_of([none], [big]) == change_of([none], [big * np.inf]) == np.inf

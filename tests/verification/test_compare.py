@@ -35,3 +35,23 @@ def test_sums_that_cancel_may_be_off_by_what_large_values_beside_them_round(size
     expected = np.array([size, -size, 0.0, np.inf, 1e-3], np.float32)
     found = expected + np.array([0, 0, 0, 0, 5e-4 if size > 1 else 5e-5], np.float32)
     assert compare("y", expected, found, Tolerance()).mismatches == mismatches
+
+
+def test_what_zero_weights_make_of_nan_is_left_open_and_no_other_value_is(tmp_path: Path) -> None:
+    x = np.ones((3, 4), np.float32)
+    x[1, 2] = np.nan
+    np.savez(tmp_path / "x.npz", x=x)
+    model = ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 21]> r (float[n, 4] x) => (float[n, 4] y) { y = Neg (x) }'
+    )
+    oracle, plan = Oracle(model), CheckPlan((1,), 1, 0, Tolerance(), InputChoice(file=tmp_path / "x.npz"))
+    for place, mismatches in (((1, 2), 0), ((0, 0), 1), ((1, 1), 1)):
+
+        def other(feeds: Feeds, place: tuple[int, int] = place) -> list[np.ndarray]:
+            (right,) = oracle.run(feeds)
+            changed = np.array(right)
+            changed[place] = 7
+            return [changed]
+
+        (found,) = compare_runs(plan, model, oracle, other)
+        assert found.mismatches == mismatches

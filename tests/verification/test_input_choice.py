@@ -1,5 +1,6 @@
 """Samples from files: what is damaged holds no arrays, and never arrays of other shapes than it says."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -72,3 +73,11 @@ def test_sizes_that_nobody_gave_are_told() -> None:
     assert InputChoice().assumed(model) == {"words": 8, "past": 8}
     assert InputChoice({"z": (2, 3)}, {"words": 5}).assumed(model) == {}
     assert [*InputChoice().random(model, 2, np.random.default_rng(0))["x"].shape] == [2, 8, 2, 4]
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (4,), (3, 4, 1)])
+def test_arrays_of_other_sizes_than_an_input_are_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.zeros(shape, np.float32))
+    message = f"^input 'x' of the data has shape {re.escape(str(shape))}, accepted is \\(any, 4\\)$"
+    with pytest.raises(ValueError, match=message):
+        InputChoice(file=tmp_path / "x.npz").given(model_of("float[n, 4] x"))

@@ -19,7 +19,7 @@ from redpebble.distributed.parts.module_text import module_of, put_constants, ta
 from redpebble.distributed.parts.part_file import PARTS_VERSION, Part, read_part, write_part
 from redpebble.distributed.parts.plan_file import read_plan
 from redpebble.distributed.parts.steps import Call, Receive, Send
-from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
+from redpebble.distributed.parts.write_parts import PartsRequest, check_target, write_parts
 from redpebble.distributed.run.array_files import files_by_name, open_input, sizes_of
 from redpebble.distributed.run.partitioned_network import RunOptions
 from redpebble.frontend.errors import UnsupportedModelError
@@ -292,3 +292,21 @@ def test_a_call_that_reads_behind_a_buffer_is_refused_where_it_is_compiled(how: 
     with pytest.raises(PartError, match="the part is damaged: ") as refusal:
         compile_blocks(change(part), CpuTarget.generic(), 8)
     assert message in str(refusal.value)
+
+
+def test_a_folder_with_anything_but_parts_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "d"
+    write_parts(build_module(build(SPEC)), rows_request(), folder)
+    check_target(folder)
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(ValueError, match=r"d holds 'thesis.txt' beside its parts, accepted is a new folder or one of"):
+        write_parts(build_module(build(SPEC)), rows_request(), folder)
+    assert (folder / "thesis.txt").read_text() == "years of work"
+    (folder / "thesis.txt").unlink()
+    for content in ("{}", "[]", "no json"):
+        (folder / "plan.json").write_text(content)
+        with pytest.raises(ValueError, match=r"d exists and holds no parts, accepted is a new folder or one of parts$"):
+            check_target(folder)
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(ValueError, match=r"link is a link, accepted is a new folder or one of parts$"):
+        check_target(tmp_path / "link")

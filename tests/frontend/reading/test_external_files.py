@@ -284,3 +284,23 @@ def test_a_file_larger_than_any_message_is_refused(tmp_path: Path) -> None:
 def test_a_path_that_no_file_has_is_refused() -> None:
     with pytest.raises(InvalidModelError, match=r"^'a\\x00b' cannot be read: embedded null byte$"):
         redpebble.compile("a\0b")
+
+
+def test_a_model_in_the_cache_of_hugging_face_is_read(tmp_path: Path) -> None:
+    blobs, snapshot, weights = tmp_path / "blobs", tmp_path / "snapshots" / "main", normal(4, 4)
+    blobs.mkdir()
+    snapshot.mkdir(parents=True)
+    (tmp_path / "secret").write_bytes(SECRET.tobytes())
+    links = {"m.onnx": "blobs/1", "weights": "blobs/2", "outside": "secret"}
+    for name, target in links.items():
+        (snapshot / name).symlink_to(Path("../..") / target)
+    for location, reads in (("weights", True), ("outside", False), ("../../blobs/2", False)):
+        (blobs / "1").write_bytes(in_constant(stored(location)).SerializeToString())
+        (blobs / "2").write_bytes(weights.tobytes())
+        if reads:
+            (found,) = redpebble.compile(snapshot / "m.onnx").run(None, {"x": np.eye(4, dtype=np.float32)})
+            np.testing.assert_array_equal(found, weights)
+            assert redpebble.session(snapshot / "m.onnx").get_inputs()[0].name == "x"
+            continue
+        with pytest.raises(InvalidModelError, match=r"leaves the model's folder$"):
+            redpebble.compile(snapshot / "m.onnx")

@@ -137,7 +137,13 @@ def _size_cards(story: Story) -> list[Card]:
         share = f"{100 * connections / possible:.3g} % of those that the layers could have"
         shown.append(Card("Connections", count_text(connections), share))
     if story.placement is not None:
-        shown.append(Card("Taken", f"{100 * story.placement.share:.0f} %", "of the multiply-adds of the model"))
+        shown.append(
+            Card(
+                "Taken",
+                f"{100 * story.placement.share:.0f} %",
+                f"of the multiply-adds of the model{story.placement.uncounted_text}",
+            )
+        )
     return shown
 
 
