@@ -102,9 +102,16 @@ def _name(stored: _Stored) -> str:
 def _read_from(tensor: onnx_ir.ExternalTensor, path: Path, named: str) -> None:
     """Let a tensor read the file that its name is a link to: onnx-ir follows none that leaves the folder."""
     stored = cast("_Stored", tensor)
-    kept = (stored.offset, stored.length, tensor.dtype)
-    more = {"shape": tensor.shape, "name": tensor.name or "", "metadata_props": tensor.metadata_props}
-    tensor.__init__(path.name, *kept, **more, base_dir=path.parent)
+    tensor.__init__(  # pyright: ignore[reportUnknownMemberType]
+        path.name,
+        stored.offset,
+        stored.length,
+        tensor.dtype,
+        shape=tensor.shape,
+        name=tensor.name or "",
+        metadata_props=tensor.metadata_props,
+        base_dir=str(path.parent),
+    )
     stored.meta[NAMED] = named
 
 
