@@ -368,7 +368,8 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
     plain = asked.sparse_networks and asked.samples is None and not asked.bfloat
     if not networks and (imported.rewritten or (plain and not has_fewer_weights(module, before))):
         # float32 takes twice the room, functions written out are hard to read, nodes written anew round elsewhere
-        return Optimized(read_model(source), report=report, obstacle=obstacle, left=left)
+        foreign = _foreign(module)
+        return Optimized(read_model(source), report=report, foreign=foreign, obstacle=obstacle, left=left)
     run_stages(module, options, after="extract")
     written = exported(module, imported.model)
     stored = {*imported.model.graph.initializers} - imported.made
@@ -379,7 +380,7 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
     return Optimized(
         model=written.model,
         report=report,
-        foreign=tuple(op.operator.data for op in module.walk() if isinstance(op, ForeignOp)),
+        foreign=_foreign(module),
         modified=not module.is_structurally_equivalent(before),
         networks=networks,
         obstacle=obstacle,
@@ -388,3 +389,8 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
         left=left,
         machine=options.machine,
     )
+
+
+def _foreign(module: ModuleOp) -> tuple[str, ...]:
+    """Return the operators that stay as they are."""
+    return tuple(op.operator.data for op in module.walk() if isinstance(op, ForeignOp))
