@@ -22,7 +22,7 @@ class Memory(NamedTuple):
 
 
 MEMORIES: Final = {"zen5": Memory(32 << 20, 0.0256)}
-"""What was measured of machines in `kernels/prices.py` by loops over 512 MB; prices were fitted to smaller ones."""
+"""Memories of machines in `kernels/prices.py`, measured by loops over 512 MB; prices were fitted to smaller ones."""
 
 
 @dataclass(frozen=True)

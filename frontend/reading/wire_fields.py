@@ -8,7 +8,7 @@ Data = bytes | mmap.mmap
 """A message, or a file that holds one."""
 
 Span = tuple[int, int]
-"""Where bytes of a message begin, and where they end."""
+"""Offsets of a message between which bytes lie: the first one, and the one behind the last."""
 
 VARINT: Final = 0
 EIGHT_BYTES: Final = 1

@@ -49,7 +49,7 @@ class Pool(IntEnum):
     WakerCpu = 2 * LINE + 3
     """CPU of the thread that woke the sleepers last."""
     Use = 3 * LINE
-    """What there is of `Use`."""
+    """The flags of `Use` that are set."""
     Function = 4 * LINE
     """Task: `void (memory, number)`, its memory, and the threads that do it."""
     Memory = 4 * LINE + 1
@@ -59,7 +59,7 @@ class Pool(IntEnum):
 
 
 class Use(IntFlag):
-    """What goes on in a pool; a call gets the threads where it is nothing."""
+    """Flags of a pool that is in use; a call gets the threads where none is set."""
 
     Call = 1
     """A call has the threads."""

@@ -50,7 +50,7 @@ TEAM_WORDS: Final = 6 * LINE
 
 @dataclass(frozen=True)
 class Waiting:
-    """How the threads of a host wait: they spin, then let others run, then sleep in naps."""
+    """The ways in which threads of a host wait: they spin, then let others run, then sleep in naps."""
 
     spins: int
     """Looks at a flag before a thread lets others run for the first time."""

@@ -45,7 +45,7 @@ class ProviderHost:
         """Open the library, which onnxruntime opens by the same path, and put our functions in."""
         self._library = ctypes.CDLL(str(library))
         self.compiler: Compiler | None = None
-        """What serves the sessions."""
+        """The compiler that serves the sessions, if any."""
         self._minor = 0
         self._runtime: Runtime | None = None
         self._sessions: dict[int, EpSession] = {}
