@@ -62,6 +62,7 @@ def test_dense_weights_of_bytes_are_called_dense(form: Form | None, tmp_path: Pa
     placement = redpebble.optimize(in_form(form, 0.9, tmp_path), target="ort").placement
     assert placement is not None
     (line,) = placement.stayed
+    assert line.zeros is not None
     assert line.zeros == pytest.approx(0.1, abs=0.03)
     assert line.reason == f"dense: {100 * line.zeros:.0f} % zeros; redpebble prune makes more"
 

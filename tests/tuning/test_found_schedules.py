@@ -39,6 +39,15 @@ def search(folder: Path, seconds: float = 0.05) -> ScheduleAsBefore:
     return ScheduleAsBefore(L1, L2, seconds, folder=folder)
 
 
+def fitting(schedule: Schedule, prices: Prices) -> Schedule:
+    """Return a schedule without the orders of blocks that a chain of another width has not."""
+    groups = (
+        group if len(group.blocks) == prices.costs.block_count(group) else group._replace(blocks=())
+        for group in schedule.groups
+    )
+    return schedule._replace(groups=tuple(groups))
+
+
 @pytest.mark.parametrize(("width", "seed"), [(256, 0), (256, 1), (288, 2)])
 def test_chains_that_are_alike_begin_with_what_was_found(width: int, seed: int, tmp_path: Path) -> None:
     first, trace = search(tmp_path).annealed(prices(256, 0), START)
@@ -47,7 +56,10 @@ def test_chains_that_are_alike_begin_with_what_was_found(width: int, seed: int, 
     given = prices(width, seed)
     again, trace = search(tmp_path).annealed(given, START)
     alone, _ = search(tmp_path / "other").annealed(prices(width, seed), START)
-    assert "from one found before" in trace
+    # a short search on a slow machine may find what helps its own chain alone
+    helps = given.row_us(fitting(first, given)) < given.row_us(START)
+    assert ("from one found before" in trace) == helps
+    assert helps or (width, seed) != (256, 0)
     assert given.row_us(again) <= 1.03 * given.row_us(alone)
 
 

