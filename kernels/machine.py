@@ -15,7 +15,7 @@ LARGEST_CACHE: Final = 1 << 50
 
 
 class Memory(NamedTuple):
-    """Memory behind the caches of all cores: the bytes of a loop from which it is read, and the least ns of a byte."""
+    """Memory behind the caches of all cores: the most bytes of a loop that they hold, and the least ns of a byte."""
 
     loop_bytes: int
     byte_ns: float
@@ -44,6 +44,8 @@ class Machine:
     """Time of a byte that is streamed from memory, by one core."""
     prices: str = DEFAULT_PRICES
     """The machine in `kernels/prices.py` whose prices count."""
+    shared_bytes: int = 32 << 20
+    """Bytes of the whole last-level cache, behind which is memory."""
     bfloat: bool = False
     """Whether it has instructions for products of bfloat16."""
     examples: Examples = field(default_factory=Examples)
@@ -57,6 +59,8 @@ class Machine:
             raise ValueError(f"no prices of {self.prices!r}, accepted are {', '.join(PRICES)}")
         if not 0 < sizes[0] <= sizes[1] <= sizes[2] < LARGEST_CACHE:
             raise ValueError(f"caches of {sizes[0]}, {sizes[1]}, {sizes[2]} bytes, expected ascending positive sizes")
+        if not 0 < self.shared_bytes < LARGEST_CACHE:
+            raise ValueError(f"shared_bytes is {self.shared_bytes}, expected a positive size")
         for name, value in (("l3_ns", self.l3_ns), ("dram_ns", self.dram_ns)):
             if not 0 < value < float("inf"):
                 raise ValueError(f"{name} is {value}, expected a positive number")
@@ -78,7 +82,9 @@ class Machine:
     def memory_ns(self, own_bytes: float, loop_bytes: float) -> float:
         """Return the time below which nothing reads `own_bytes` in a loop over `loop_bytes`: that of memory."""
         memory = MEMORIES.get(self.prices)
-        return 0.0 if memory is None else own_bytes * memory.byte_ns * misses(loop_bytes, memory.loop_bytes)
+        if memory is None:
+            return 0.0
+        return own_bytes * memory.byte_ns * misses(loop_bytes, min(memory.loop_bytes, self.shared_bytes))
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,7 @@ class MachineOptions:
     l3_ns: float = Machine.l3_ns
     dram_ns: float = Machine.dram_ns
     prices: str = DEFAULT_PRICES
+    shared_bytes: int = Machine.shared_bytes
     bfloat: bool = Machine.bfloat
     examples: tuple[str, ...] = ()
     """Layers that were measured on the machine, see `Examples`."""
@@ -110,4 +117,5 @@ class MachineOptions:
         """
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
         reading = (self.l3_ns, self.dram_ns)
-        return Machine(self.lanes, *sizes, *reading, self.prices, self.bfloat, Examples(self.examples))
+        rest = self.prices, self.shared_bytes, self.bfloat, Examples(self.examples)
+        return Machine(self.lanes, *sizes, *reading, *rest)

@@ -37,6 +37,8 @@ class CacheSizes(NamedTuple):
 
     l1: int
     l2: int
+    l3: int | None = None
+    """Shared by some or all cores; None where there is none."""
 
 
 @cache
@@ -48,7 +50,7 @@ def cache_sizes(folder: Path = CACHE_FOLDER) -> CacheSizes | None:
             if (entry / "type").read_text().strip() != "Instruction":
                 kibibytes = (entry / "size").read_text().strip().removesuffix("K")
                 sizes[int((entry / "level").read_text())] = int(kibibytes) << 10
-        return CacheSizes(sizes[1], sizes[2])
+        return CacheSizes(sizes[1], sizes[2], sizes.get(3))
     except (OSError, ValueError, KeyError):
         return None
 

@@ -50,6 +50,9 @@ BFLOAT_PRICES: Final = "zen5"
 BFLOAT_L2_BYTES: Final = 1 << 20
 """Bytes of its second-level cache."""
 
+SIZES: Final = ("lanes", "l1_bytes", "l2_bytes", "l3_bytes", "shared_bytes")
+"""Whole numbers of a machine; files of earlier releases lack the last one."""
+
 FILES: Final = "machine-"
 """Names of files with machines begin so."""
 
@@ -161,7 +164,7 @@ def machine_from(name: str, content: Json) -> KnownMachine | None:
     try:
         numbers: dict[str, Json] = dict(content["machine"])
         # text, fractions and numbers beyond float64 would fail later, in every compilation
-        numbers |= {key: index(numbers[key]) for key in ("lanes", "l1_bytes", "l2_bytes", "l3_bytes")}
+        numbers |= {key: index(numbers[key]) for key in SIZES if key in numbers}
         numbers |= {key: float(numbers[key]) for key in ("l3_ns", "dram_ns")}
         numbers["examples"] = Examples(tuple(numbers["examples"]["words"]))
         return KnownMachine(name, str(content["cpu"]), Machine(**numbers))
@@ -178,7 +181,10 @@ def of_this_cpu(lanes: int) -> Machine:
     sizes = cache_sizes()
     if sizes is None or not 0 < sizes.l1 <= sizes.l2:
         return machine
-    return replace(machine, l1_bytes=sizes.l1, l2_bytes=sizes.l2, l3_bytes=max(sizes.l2, machine.l3_bytes))
+    # where no third cache is known, as on hosts that hide it, a server's is taken to be there
+    shared = max(sizes.l2, sizes.l3 or machine.shared_bytes)
+    own = max(sizes.l2, min(shared, machine.l3_bytes))
+    return replace(machine, l1_bytes=sizes.l1, l2_bytes=sizes.l2, l3_bytes=own, shared_bytes=shared)
 
 
 def with_stream_times(machine: Machine, times: Mapping[int, float]) -> Machine:

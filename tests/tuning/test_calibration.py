@@ -19,9 +19,17 @@ from redpebble.passes.analysis.layer_costs import layers_of
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.json_cache import recall, remember
 from redpebble.sparse.csr import CscMatrix
-from redpebble.tuning.calibration import cache_sizes, cpu_model, machine_name, prices_of_cpu
+from redpebble.tuning import machines
+from redpebble.tuning.calibration import CacheSizes, cache_sizes, cpu_model, machine_name, prices_of_cpu
 from redpebble.tuning.kernel_timing import KernelClock
-from redpebble.tuning.machines import calibrate, machine_for, measured_before, packed_layer, remember_examples
+from redpebble.tuning.machines import (
+    calibrate,
+    machine_for,
+    measured_before,
+    of_this_cpu,
+    packed_layer,
+    remember_examples,
+)
 from redpebble.tuning.probe_layers import PROBES
 
 FEW = PROBES[-5:]
@@ -108,7 +116,18 @@ def test_caches_are_read_as_linux_shows_them(tmp_path: Path) -> None:
         (entry / "type").write_text(f"{kind}\n")
         (entry / "level").write_text(f"{level}\n")
         (entry / "size").write_text(f"{size}\n")
-    assert cache_sizes(tmp_path) == (48 << 10, 2 << 20)
+    assert cache_sizes(tmp_path) == (48 << 10, 2 << 20, 480 << 20)
+
+
+@pytest.mark.parametrize(
+    ("l3", "own", "shared"), [(8 << 20, 8 << 20, 8 << 20), (64 << 20, 12 << 20, 64 << 20), (None, 12 << 20, 32 << 20)]
+)
+def test_a_small_last_cache_is_all_that_a_core_has(
+    monkeypatch: pytest.MonkeyPatch, l3: int | None, own: int, shared: int
+) -> None:
+    monkeypatch.setattr(machines, "cache_sizes", lambda: CacheSizes(32 << 10, 512 << 10, l3))
+    machine = of_this_cpu(host_target().lanes)
+    assert (machine.l3_bytes, machine.shared_bytes) == (own, shared)
 
 
 def test_where_caches_cannot_be_read_they_are_not_known(tmp_path: Path) -> None:

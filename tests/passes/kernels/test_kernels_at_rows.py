@@ -1,5 +1,7 @@
 """Whether chosen kernels beat onnxruntime: by predicted times that agree with what was measured elsewhere."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -50,6 +52,12 @@ def test_dense_layers_of_onnxruntime_take_what_they_were_measured_to_take(
 ) -> None:
     for rows, measured in us.items():
         assert 0.74 < runtime_us(inputs, outputs, rows, ZEN5) / measured < 1.35
+
+
+def test_weights_beyond_a_small_last_cache_come_from_memory() -> None:
+    small = replace(ZEN5, l3_bytes=8 << 20, shared_bytes=8 << 20)
+    assert runtime_us(768, 3072, 1, small) > 1.5 * runtime_us(768, 3072, 1, ZEN5)
+    assert runtime_us(768, 768, 1, small) == runtime_us(768, 768, 1, ZEN5)
 
 
 def test_dense_kernels_at_some_rows_are_no_obstacle_where_they_are_as_fast() -> None:
