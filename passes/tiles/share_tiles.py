@@ -99,7 +99,7 @@ class ShareTiles(ModulePass):
         others = 1 - 1 / self.threads
         comes_in = isinstance(op.x, BlockArgument)
         fetched = 0.0 if comes_in else others * FETCH_US * features_of(op.x) * width
-        return others * _microseconds(op, width, of_rows=of_rows) - fetched - BARRIER_US
+        return others * _linear_us(op, width, of_rows=of_rows) - fetched - BARRIER_US
 
 
 def _boundary_features(tile: TileOp) -> int:
@@ -116,19 +116,22 @@ def _of_rows(tile: TileOp, width: int) -> bool:
 def _serial_us(tile: TileOp, width: int) -> float:
     """Return the time in which one thread does a tile."""
     of_rows = _of_rows(tile, width)
-    work = sum(_microseconds(op, width, of_rows=of_rows) for op in tile.body.block.ops)
-    return boundary_us(_boundary_features(tile), width, of_rows=of_rows) + work
+    layers = (op for op in tile.body.block.ops if isinstance(op, LinearOp))
+    return around_layers_us(tile, width) + sum(_linear_us(op, width, of_rows=of_rows) for op in layers)
 
 
-def _microseconds(op: Operation, width: int, *, of_rows: bool) -> float:
-    """Return an estimate of the time that one thread needs for an op of a tile."""
-    match op:
-        case LinearOp():
-            return _linear_us(op, width, of_rows=of_rows)
-        case _:
-            axis_map = axis_map_of(op)
-            reduces = axis_map is not None and axis_map.reduces
-            return REDUCED_US * features_of(op.operands[0]) * width if reduces else 0.0
+def around_layers_us(tile: TileOp, width: int) -> float:
+    """Return the microseconds that one thread needs for what a tile does beside its layers."""
+    others = (op for op in tile.body.block.ops if not isinstance(op, LinearOp))
+    boundary = boundary_us(_boundary_features(tile), width, of_rows=_of_rows(tile, width))
+    return boundary + sum(_reduction_us(op, width) for op in others)
+
+
+def _reduction_us(op: Operation, width: int) -> float:
+    """Return an estimate of the time of an op that is no layer: only reductions take any."""
+    axis_map = axis_map_of(op)
+    reduces = axis_map is not None and axis_map.reduces
+    return REDUCED_US * features_of(op.operands[0]) * width if reduces else 0.0
 
 
 def _linear_us(op: LinearOp, width: int, *, of_rows: bool) -> float:

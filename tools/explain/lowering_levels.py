@@ -15,9 +15,11 @@ from redpebble.dialect.ops.constants import is_constant
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, NormalizedOp, ReduceMeanOp, RmsNormOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.provenance import node_name
 from redpebble.dialect.reports.layer_numbers import layer_numbers
 from redpebble.dialect.symbolic_sizes import DIMS
 from redpebble.dialect.tensors import shape_of
@@ -34,6 +36,7 @@ from redpebble.native_build import imported_for_reports
 from redpebble.options import Options
 from redpebble.passes.analysis.data_movement import ROWS, FreeSizes, Lowered, OpMovement, module_movement
 from redpebble.passes.analysis.layer_costs import layer_key, layers_of
+from redpebble.passes.tiles.share_tiles import around_layers_us
 from redpebble.pipeline import PIPELINE, run_stages
 from redpebble.placement import Placement, nodes_left, placement_of
 from redpebble.theory.attention_cost import WEIGHT_WORK
@@ -111,6 +114,8 @@ class Lowering:
     placement: Placement | None
     rows: Mapping[int, Mapping[str, int]]
     """Rows of linear layers by batch and name."""
+    left: frozenset[str] = frozenset()
+    """Names of linear layers that stay with onnxruntime, of a model that is not covered as a whole."""
 
 
 def lowering_of(source: Source, options: Options) -> Lowering:
@@ -126,16 +131,25 @@ def lowering_of(source: Source, options: Options) -> Lowering:
         sizes = {batch: value_shapes(imported.model, batch) for batch in BATCHES}
         recorder = LevelRecorder(options.machine, sizes)
         watched, module, placement = replace(options, on_pass=recorder.on_pass), imported.module, None
+        left = frozenset[str]()
         if any(isinstance(op, ForeignOp) for op in module.walk()):
             found = extracted(source, replace(options, goal="optimize"))
             placement, module = placement_of(nodes_left(found.imported.module, found.imported)), found.before
             recorder.take(*IMPORTED, module)
             run_stages(module, replace(watched, goal="optimize"), until="extract")
             recorder.take_networks(module, options)
+            left = _left(module)
         else:
             recorder.take(*IMPORTED, module)
             run_stages(module, watched)
-    return Lowering(tuple(recorder.levels), placement, recorder.rows)
+    return Lowering(tuple(recorder.levels), placement, recorder.rows, left)
+
+
+def _left(module: ModuleOp) -> frozenset[str]:
+    """Return the names of linear layers outside of sparse networks."""
+    outside = [op for op in module.walk() if not isinstance(op.parent_op(), SparseNetworkOp)]
+    quantized = (layer.name for op in outside if isinstance(op, QuantizedLayersOp) for layer in op.layers)
+    return frozenset((*(node_name(op) for op in outside if isinstance(op, LinearOp | Conv2dOp)), *quantized)) - {""}
 
 
 @dataclass(eq=False)
@@ -243,13 +257,19 @@ def _by_kind(
     for tile, members in groupby(pairs, key=lambda pair: pair[0].op.parent_op()):
         if isinstance(tile, TileOp):
             inside = list(members)
-            known = tile.schedule.serial.by_width
-            tiled = sum(each.number * known.get(each.width, 0.0) for each in inside[0][0].tiles)
-            rest = max(0.0, tiled - sum(part.predicted_us for _, part in inside))
-            parts.append(KindMovement(AROUND, 0, 0, 0, 0, 0, rest))
+            layers_us = sum(part.predicted_us for _, part in inside)
+            parts.append(KindMovement(AROUND, 0, 0, 0, 0, 0, _around_us(tile, inside[0][0], layers_us)))
     parts.sort(key=lambda part: part.kind)
     kinds = [KindMovement.sum_of(kind, every) for kind, every in groupby(parts, key=lambda part: part.kind)]
     return tuple(sorted(kinds, key=lambda part: -(part.moved_bytes + part.cached_bytes)))
+
+
+def _around_us(tile: TileOp, one: OpMovement, layers_us: float) -> float:
+    """Return the time of a tile beside its layers; `one` is any op inside, `layers_us` what all of them take."""
+    known = tile.schedule.serial.by_width
+    if not all(each.width in known for each in one.tiles):
+        return sum(each.number * around_layers_us(tile, each.width) for each in one.tiles)
+    return max(0.0, sum(each.number * known[each.width] for each in one.tiles) - layers_us)
 
 
 def _microseconds(one: OpMovement, by_width: Mapping[int, float], machine: Machine) -> float:

@@ -1,8 +1,8 @@
 """The story of a model: its levels of lowering, the times of its layers for a batch, and where its work lies."""
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
 
@@ -47,6 +47,8 @@ class LayerTime:
     rows: int
     predicted_us: float
     measured_us: float | None
+    stays: bool = False
+    """Whether sessions leave the layers to onnxruntime: the time is that of our code all the same."""
 
     @property
     def microseconds(self) -> float:
@@ -92,19 +94,34 @@ class Story:
         return not any(kind.startswith("quantized") for kind in ops)
 
     @property
+    def taken(self) -> Sequence[LayerReport]:
+        """The linear layers that do not stay with onnxruntime."""
+        return [layer for layer in self.explanation.report if layer.name not in self.lowering.left]
+
+    def taken_times(self, batch: int) -> Sequence[LayerTime]:
+        """Return the times of these layers."""
+        return [one for one in self.layer_times[batch] if not one.stays]
+
+    @property
     def placement(self) -> Placement | None:
         """Place of the work of a model that is not covered as a whole."""
         return self.lowering.placement
 
 
-def layer_times(layers: Sequence[LayerReport], rows: Sequence[int]) -> list[LayerTime]:
-    """Return the times of layers that run on so many rows, those of many layers by what they have in common."""
+def layer_times(
+    layers: Sequence[LayerReport], rows: Sequence[int], left: Collection[str] = frozenset()
+) -> list[LayerTime]:
+    """Return the times of layers that run on so many rows, those of many layers by what they have in common.
+
+    Layers whose names are in `left` stay with onnxruntime.
+    """
     names = short_names([layer.name for layer in layers])
-    groups: dict[tuple[str, int, int, int], list[LayerTime]] = {}
+    groups: dict[tuple[str, int, int, int, bool], list[LayerTime]] = {}
     for layer, name, count in zip(layers, names, rows, strict=True):
         key = re.sub(r"\d+", "*", name) if len(layers) > MANY_LAYERS else layer.name
-        place = (key, layer.inputs, layer.outputs, count)
-        groups.setdefault(place, []).append(_time_of(layer, name, count))
+        stays = layer.name in left
+        place = (key, layer.inputs, layer.outputs, count, stays)
+        groups.setdefault(place, []).append(replace(_time_of(layer, name, count), stays=stays))
     return [_together(key, members) for (key, *_), members in groups.items()]
 
 
@@ -136,6 +153,7 @@ def _together(name: str, members: Sequence[LayerTime]) -> LayerTime:
         first.rows,
         sum(one.predicted_us for one in members),
         sum(times) if len(times) == len(members) else None,
+        first.stays,
     )
 
 

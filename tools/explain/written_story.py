@@ -31,7 +31,9 @@ def story_of(named: tuple[str, Source], explanation: Explanation, options: Optio
         machine=options.machine,
         lowering=lowering,
         layer_times={
-            batch: layer_times(explanation.report, [rows.get(layer.name, batch) for layer in explanation.report])
+            batch: layer_times(
+                explanation.report, [rows.get(layer.name, batch) for layer in explanation.report], lowering.left
+            )
             for batch, rows in lowering.rows.items()
         },
         explanation=explanation,

@@ -71,3 +71,8 @@ def test_the_roof_of_dense_kernels_is_higher_with_wider_vectors() -> None:
 def test_tiles_that_were_measured_say_what_rows_take() -> None:
     one = replace(layer("a"), predicted_us={"1": 1.0, "2": 1.5, "64": 9.0}, measured_us={"1": 2.0, "64": 11.0})
     assert [layer_times([one], [rows])[0].measured_us for rows in (1, 2, 128)] == [2.0, None, 22.0]
+
+
+def test_layers_that_stay_with_the_runtime_are_no_line_of_ours() -> None:
+    first, second = layer_times([layer("a"), layer("b")], [1, 1], {"b"})
+    assert (first.stays, second.stays) == (False, True)

@@ -16,7 +16,7 @@ SHOWN: Final = 24
 """Layers that are shown at once; more are there on request."""
 
 NAMED: Final = 4
-"""Dots of the roofline that have names: those of the layers that take longest."""
+"""Layers that have names: dots of the roofline that take longest, and the first of those that are not shown."""
 
 
 def of_batch(batch: int, content: str) -> str:
@@ -33,8 +33,15 @@ def time_section(story: Story) -> str:
         "Of the linear layers, in the order of execution, each by itself and with its weights where they lie in a run "
         "of the whole model."
     )
-    bars = "".join(of_batch(batch, _bars(story.layer_times[batch])) for batch in BATCHES)
-    return section("time", "Time by layer", note, f"<p>{key}</p>{bars}")
+    bars = "".join(of_batch(batch, _bars(story.taken_times(batch))) for batch in BATCHES)
+    return section("time", "Time by layer", note, f"<p>{key}</p>{bars}{_left_text(story.layer_times[BATCHES[0]])}")
+
+
+def _left_text(times: Sequence[LayerTime]) -> str:
+    """Return the names of layers that are not shown, as they stay with onnxruntime; nothing where there are none."""
+    names = [f"{one.name}{'' if one.count == 1 else f' x {one.count}'}" for one in times if one.stays]
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"<p>Not shown, as onnxruntime keeps them: {escape(', '.join(names[:NAMED]))}{more}.</p>" if names else ""
 
 
 def _bars(times: Sequence[LayerTime]) -> str:
@@ -74,7 +81,7 @@ def roofline_section(story: Story) -> str:
         f"that are moved once; layers whose weights stay in the second-level cache, {machine.l2_bytes >> 10} KiB, may "
         "rise above these. The flat roof is our dense kernel with all of its operands in the cache."
     )
-    charts = "".join(of_batch(batch, _roofline(story.layer_times[batch], machine)) for batch in BATCHES)
+    charts = "".join(of_batch(batch, _roofline(story.taken_times(batch), machine)) for batch in BATCHES)
     return section("roofline", "Roofline", note, charts)
 
 
@@ -114,7 +121,7 @@ def _roof(name: str, speed: float, ends: tuple[float, float], top: float) -> Lin
 
 def structure_section(story: Story) -> str:
     """Return the section on what was found in layers, and why their kernels were chosen."""
-    layers = story.explanation.report
+    layers = story.taken
     columns = [Column("layer", "word"), Column("kernels by rows of a tile", "text")]
     found = any(layer.structure for layer in layers)
     columns += [Column("structure", "text")] if found else []

@@ -4,6 +4,7 @@ from html import escape
 from math import inf
 
 from redpebble.frontend.multiply_adds import LONG
+from redpebble.sparse.csr import CONNECTION_BYTES
 from redpebble.tools.explain.lowering_levels import BATCHES
 from redpebble.tools.explain.page.attentions import attention_section
 from redpebble.tools.explain.page.layers import of_batch, roofline_section, structure_section, time_section
@@ -42,16 +43,16 @@ WORTHWHILE = 1.05
 def explain_page(story: Story) -> str:
     """Return the page of a story."""
     sections = [_head(story)]
-    if story.explanation.report:
+    if story.taken:
         sections.append(time_section(story))
-    if story.explanation.report and story.is_priced:
+    if story.taken and story.is_priced:
         sections.append(roofline_section(story))
     if story.attentions:
         sections.append(attention_section(story.attentions))
     if any(level.kinds[batch] for level in story.levels for batch in BATCHES):
         sections.append(movement_section(story.levels))
     sections += [_stays_section(story)]
-    if story.explanation.report:
+    if story.taken:
         sections.append(structure_section(story))
     sections += order_sections(story.explanation)
     body = "".join([*sections, _foot(story)])
@@ -149,36 +150,44 @@ def _size_cards(story: Story) -> list[Card]:
 
 def _bound(story: Story, batch: int) -> str:
     """Return in sentences what a batch spends its time with."""
-    times = sorted(story.layer_times[batch], key=lambda one: -one.microseconds)
-    total = story.levels[-1].total(batch)
-    if not times or not total.predicted_us or not story.is_priced:
+    times = sorted(story.taken_times(batch), key=lambda one: -one.microseconds)
+    if story.layer_times[batch] and not times:
+        return "Every linear layer stays with onnxruntime."
+    if not times or not story.levels[-1].total(batch).predicted_us or not story.is_priced:
         return "What bounds layers on codes is not told." if times else "No layer of it has a predicted time."
-    machine, weights = story.machine, 6 * sum(layer.connections for layer in story.explanation.report)
-    whole = sum(one.microseconds for one in times) or 1.0
-    slowest = times[0]
+    whole, slowest = sum(one.microseconds for one in times) or 1.0, times[0]
+    taken = " that are taken" if len(times) < len(story.layer_times[batch]) else ""
     said = [
         f"Batch {batch}: {slowest.name}{'' if slowest.count == 1 else f' (x {slowest.count})'} takes "
-        f"{100 * slowest.microseconds / whole:.0f} % of the time of the linear layers."
+        f"{100 * slowest.microseconds / whole:.0f} % of the time of the linear layers{taken}.",
+        _memory_text(story, batch),
     ]
-    streamed = machine.far_ns(weights, weights) / 1000 * max(1, total.weight_bytes / max(1, weights))
-    if weights <= machine.l2_bytes:
-        said.append(
-            f"All weights, {byte_text(weights)}, fit into the second-level cache of {byte_text(machine.l2_bytes)}: "
-            "instructions bound it, not memory."
-        )
-    else:
-        share = min(1.0, streamed / total.predicted_us)
-        said.append(
-            f"The weights, {byte_text(weights)}, do not fit into the second-level cache of "
-            f"{byte_text(machine.l2_bytes)}: to stream them takes {time_text(streamed)}, {100 * share:.0f} % of the "
-            f"time, so that {'moving them' if share > 0.5 else 'instructions'} bound{'s' if share > 0.5 else ''} it."
-        )
     if story.placement is not None and story.placement.bound < inf:
         said.append(
             f"{100 - 100 * story.placement.share:.0f} % of the multiply-adds stay with onnxruntime: were the rest "
             f"free, the model would be {ratio_text(story.placement.bound)} as fast."
         )
     return " ".join(said)
+
+
+def _memory_text(story: Story, batch: int) -> str:
+    """Return whether the weights of layers that are taken fit into a cache, and what moving them takes."""
+    machine, total = story.machine, story.levels[-1].total(batch)
+    weights = CONNECTION_BYTES * sum(one.connections for one in story.taken_times(batch))
+    if weights <= machine.l2_bytes:
+        return (
+            f"All weights, {byte_text(weights)}, fit into the second-level cache of {byte_text(machine.l2_bytes)}: "
+            "instructions bound it, not memory."
+        )
+    every = CONNECTION_BYTES * sum(one.connections for one in story.layer_times[batch])
+    streamed = machine.far_ns(weights, weights) / 1000 * max(1, total.weight_bytes / max(1, every))
+    taken_us = total.predicted_us - sum(one.predicted_us for one in story.layer_times[batch] if one.stays)
+    share = streamed / max(taken_us, streamed)
+    return (
+        f"The weights, {byte_text(weights)}, do not fit into the second-level cache of "
+        f"{byte_text(machine.l2_bytes)}: to stream them takes {time_text(streamed)}, {100 * share:.0f} % of the "
+        f"time, so that {'moving them' if share > 0.5 else 'instructions'} bound{'s' if share > 0.5 else ''} it."
+    )
 
 
 def _next(story: Story) -> str:
