@@ -35,14 +35,14 @@ class WatchedCall:
         """What is done for each piece of the rows."""
         self._pieces: list[tuple[int, int]] = []
         self._function = StepFunction(self._step)
-        self._native = self._call(pool).native
+        self._call = self._new_call(pool)
 
     def _step(self, *arguments: int) -> None:
         *_, begin, end = arguments
         self._pieces.append((begin, end))
         self.work()
 
-    def _call(self, pool: ThreadPool) -> Call:
+    def _new_call(self, pool: ThreadPool) -> Call:
         rows = Size.symbol("rows")
         step = Step("step0", rows, TiledRows((TileTime(TILE, 1, 1e5, None),), TILE, None))
         inputs = (Tensor("x", (rows,)),)
@@ -58,7 +58,7 @@ class WatchedCall:
     def run(self) -> int:
         """Return in how many pieces the rows were done: in one where the call had no threads."""
         self._pieces.clear()
-        self._native.run()
+        self._call.native.run()
         assert sorted(row for begin, end in self._pieces for row in range(begin, end)) == [*range(ROWS)]
         return len(self._pieces)
 
