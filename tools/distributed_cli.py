@@ -106,7 +106,8 @@ def run(
 
     mpiexec -n P redpebble run PARTS --input X.npy --output Y.npy
 
-    Every rank reads and writes its slices of the files. When a rank fails, hangs or dies, all end with exit code 2.
+    Every rank reads and writes its slices of the files. When a rank fails, hangs or dies, all end,
+    with exit code 2, or 128 + N when signal N asked it to.
     """
     from redpebble.distributed.run.partitioned_network import RunOptions
     from redpebble.distributed.run.run_parts import RunRequest, run_parts

@@ -18,6 +18,7 @@ from typing import Annotated, Final, NoReturn, Protocol, runtime_checkable
 import typer
 
 import redpebble
+from redpebble.distributed.run.launcher import end_ranks
 from redpebble.foundation.memory_limit import available_memory, limited_memory
 from redpebble.tools.cache_cli import cache_app, tune
 from redpebble.tools.cli_options import (
@@ -245,6 +246,9 @@ app.add_typer(cache_app, name="cache")
 def _end(number: int, _: FrameType | None) -> NoReturn:
     """End with one line and the exit code that shells give, after all that is unfinished was removed."""
     print(f"error: ended by {signal.Signals(number).name}", file=sys.stderr)
+    if run.__name__ in sys.argv[1:]:
+        # the others would wait in MPI's start for a rank that has not come there
+        end_ranks(128 + number)
     raise SystemExit(128 + number)
 
 

@@ -4,7 +4,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.run.agreement import agree_on, agreed, world
 from redpebble.distributed.run.array_files import OutputFile, files_by_name, open_input, read_slice, sizes_of
-from redpebble.distributed.run.liveness import EXIT_CODE, START_FACTOR, started_within, watched
+from redpebble.distributed.run.guard import EXIT_CODE, EndSignals, Guard, guarded
+from redpebble.distributed.run.liveness import START_FACTOR, watched
 from redpebble.distributed.run.partitioned_network import PartitionedNetwork, RunOptions
 
 if TYPE_CHECKING:
@@ -54,11 +55,12 @@ def run_parts(request: RunRequest) -> int:
     Raises:
         ValueError: there is no MPI.
     """
-    with ExitStack() as stack:
-        with started_within(START_FACTOR * request.patience):
-            comm = world("run")
-            run = _Run(comm, request)
-            stack.enter_context(watched(comm, request.patience, run.clean_up))
+    with closing(EndSignals()) as signals, ExitStack() as stack:
+        guard = stack.enter_context(guarded(START_FACTOR * request.patience, signals))
+        comm = world("run")
+        run = _Run(comm, request, guard)
+        stack.enter_context(watched(comm, request.patience, run.clean_up, signals))
+        guard.started()
         try:
             run.run()
         except PartError as error:
@@ -73,8 +75,8 @@ def run_parts(request: RunRequest) -> int:
 class _Run:
     """One run of the command on one rank."""
 
-    def __init__(self, comm: "Intracomm", request: RunRequest) -> None:
-        self.comm, self.request = comm, request
+    def __init__(self, comm: "Intracomm", request: RunRequest, guard: Guard) -> None:
+        self.comm, self.request, self.guard = comm, request, guard
         self.outputs: list[OutputFile] = []
 
     def clean_up(self) -> None:
@@ -123,8 +125,10 @@ class _Run:
             OutputFile(files[port.name], tuple(size.evaluate(symbols) for size in port.shape), token)
             for port in network.plan.outputs
         ]
+        # before there are any: who ends all ranks removes them, or its guard where it cannot
+        self.outputs = outputs
+        self.guard.remove_at_end([output.temporary for output in outputs])
         if self.comm.rank == 0:
-            self.outputs = outputs
             for output in outputs:
                 output.create()
         return outputs

@@ -20,7 +20,8 @@ def finetune_parts_and_print(files: FinetuneFiles, loss: str | None, rates: Rate
     from redpebble.distributed.errors import PartError
     from redpebble.distributed.parts.write_parts import check_target
     from redpebble.distributed.run.agreement import agreed, world
-    from redpebble.distributed.run.liveness import EXIT_CODE, watched
+    from redpebble.distributed.run.guard import EXIT_CODE
+    from redpebble.distributed.run.liveness import watched
     from redpebble.distributed.training.finetune_parts import finetune_parts
 
     comm = world("training of parts")

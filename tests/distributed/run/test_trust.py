@@ -7,10 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from tests.distributed.launching import MPIEXEC, REDPEBBLE, Case, mpiexec, write
 REFUSED = Path(__file__).with_name("refused_program.py")
 END = (signal.SIGINT, signal.SIGTERM)
 ENDLESS = Path(__file__).with_name("endless_program.py")
+SIGNALLED = Path(__file__).with_name("signalled_program.py")
+UNFINISHED = Path(__file__).with_name("unfinished_program.py")
 LATE = Path(__file__).with_name("late_program.py")
 MODEL = "ffnn(depth=2, width=20, density=0.5)"
 
@@ -210,24 +213,61 @@ def process_of(rank: int, folder: Path) -> int:
     return int((folder / f"rank{rank}").read_text())
 
 
+def eventually(what: Callable[[], list[Any]]) -> list[Any]:
+    """Return what there still is ten seconds after the launcher has ended, which does not wait for what it ends."""
+    deadline = time.monotonic() + 10
+    while (found := what()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def unfinished(folder: Path) -> list[Any]:
+    """Return what is left of outputs that are not complete."""
+    return eventually(lambda: list(folder.glob(".*.part")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "module, message",
+    [("redpebble.distributed.run.run_parts", "ended by SIGTERM"), ("mpi4py", "rank 1 was ended by SIGTERM")],
+    ids=["before it has a guard", "before MPI starts"],
+)
+def test_a_signal_to_a_rank_that_starts_ends_all_at_once(module: str, message: str, case: Path, tmp_path: Path) -> None:
+    words = ("run", case / "parts", "--input", case / "x.npy", "--output", tmp_path / "y.npy", "--patience", "1000")
+    done = mpiexec(2, sys.executable, SIGNALLED, module, str(int(signal.SIGTERM)), *words)
+    assert (done.returncode, done.stderr.splitlines()) == (128 + signal.SIGTERM, [f"error: {message}"])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP], ids=["asked", "killed", "stopped"])
+def test_nothing_is_left_of_an_output_that_was_not_complete(
+    how: signal.Signals, rank: int, case: Path, tmp_path: Path
+) -> None:
+    y = tmp_path / "y.npy"
+    words = (case / "parts", case / "x.npy", y, tmp_path, "2", str(rank), str(int(how)))
+    done = mpiexec(2, sys.executable, UNFINISHED, *words)
+    assert (tmp_path / "was there").exists(), done
+    assert done.returncode == {signal.SIGTERM: 143, signal.SIGKILL: 9, signal.SIGSTOP: 2}[how], done
+    assert not unfinished(tmp_path)
+    assert not y.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "rank, how", [(1, signal.SIGINT), *(pytest.param(*one, marks=pytest.mark.slow) for one in product((0, 1), END))]
 )
-def test_a_signal_to_one_rank_ends_all_with_one_line_at_most(
+def test_a_signal_to_one_rank_ends_all_with_one_line_and_its_exit_code(
     rank: int, how: signal.Signals, endless: "subprocess.Popen[str]", tmp_path: Path
 ) -> None:
     processes = [process_of(one, tmp_path) for one in (0, 1)]
     os.kill(processes[rank], how)
     _, errors = endless.communicate(timeout=60)
-    assert endless.returncode != 0
-    lines = [line for line in errors.splitlines() if line.startswith("error:")]
-    # between two runs of this program a signal has its usual effect
-    assert lines in ([], [f"error: rank {rank} was ended by {how.name}"]), errors
-    assert "Traceback" not in errors
-    for process in processes:
-        with pytest.raises(ProcessLookupError):
-            os.kill(process, 0)
+    assert endless.returncode == 128 + how
+    assert errors.splitlines() == [f"error: rank {rank} was ended by {how.name}"]
+    assert not unfinished(tmp_path)
+    assert not eventually(lambda: [one for one in processes if Path(f"/proc/{one}").exists()])
 
 
 def test_a_full_disk_is_an_error_before_anything_is_computed(tmp_path: Path) -> None:
@@ -271,8 +311,6 @@ def test_all_ranks_end_when_one_does_not_answer(
     assert endless.returncode != 0
     if how == signal.SIGSTOP:
         assert "error: rank 1 has not answered for 2 s" in errors
-    for process in processes:
-        with pytest.raises(ProcessLookupError):
-            os.kill(process, 0)
+    assert not eventually(lambda: [one for one in processes if Path(f"/proc/{one}").exists()])
     # what has its name is whole
     assert np.load(tmp_path / "y.npy").shape == (7, 20)
