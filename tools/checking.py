@@ -1,5 +1,6 @@
-"""The command `check`: what we make of a model against onnxruntime, on random inputs or given ones."""
+"""The call and the command `check`: our results for a model against onnxruntime's, on random inputs or given ones."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -22,8 +23,8 @@ from redpebble.ort.provider.register import register
 from redpebble.tools.json_reports import write_report
 from redpebble.tools.tables import comparison_table
 from redpebble.verification.compare import CheckPlan, Run, agree, compare_runs
-from redpebble.verification.input_choice import Feeds
-from redpebble.verification.oracle import Comparison, Oracle, session_options
+from redpebble.verification.input_choice import Feeds, InputChoice
+from redpebble.verification.oracle import Comparison, Oracle, Tolerance, session_options
 
 Making = Callable[[Path, Sequence[str]], Run]
 """Makes of a model, whose outputs have these names, what runs it in our way."""
@@ -60,6 +61,35 @@ WAYS: Final[Mapping[str, Making]] = MappingProxyType(
 """The ways in which we run a model, by the call that a user makes."""
 
 
+def check(
+    model: str | os.PathLike[str],
+    *,
+    way: str = "session",
+    batches: Sequence[int] = (1, 7, 64),
+    runs: int = 3,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    rtol: float = 1e-4,
+    atol: float = 1e-5,
+) -> list[Comparison]:
+    """Return how far each output of a model is from onnxruntime's, at worst over random inputs.
+
+    A value does not agree where it is further away than `atol` and `rtol` of it; `mismatches` counts these. The `way`
+    is `session`, `compile` or `provider`; `runs` inputs are made for each of `batches`; `sizes` are those of other free
+    axes, by name.
+
+    Raises:
+        ModelError: the model is unreadable, or not covered by `compile`.
+        ValueError: there is no such way, no such axis, or a batch is none.
+    """
+    path = Path(model)
+    plan = CheckPlan(batches, runs, seed, Tolerance(rtol, atol), InputChoice(dims=sizes or {}))
+    _check_ways([way])
+    original = read_runnable_model(path)
+    oracle = Oracle(path)
+    return compare_runs(plan, original, oracle, WAYS[way](path, oracle.output_names))
+
+
 def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path | None) -> bool:
     """Compare each of our ways to run a model with onnxruntime; return whether all agree.
 
@@ -69,9 +99,7 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
         ModelError: the model is unreadable, or not covered by a way that was named.
         ValueError: there is no such way.
     """
-    for way in ways:
-        if way not in WAYS:
-            raise ValueError(f"unknown way {way!r}, accepted are {', '.join(WAYS)}")
+    _check_ways(ways)
     comparisons: list[Comparison] = []
     with working("compiling for the comparison of", model):
         original = read_runnable_model(model)  # says more about a broken file than onnxruntime does
@@ -82,6 +110,12 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
             found = compare_runs(plan, original, oracle, run)
         comparisons += [replace(one, name=f"{one.name}, {way}") if way != "compile" else one for one in found]
     return _shown(comparisons, report)
+
+
+def _check_ways(ways: Sequence[str]) -> None:
+    for way in ways:
+        if way not in WAYS:
+            raise ValueError(f"unknown way {way!r}, accepted are {', '.join(WAYS)}")
 
 
 def _first_that_covers(model: Path, oracle: Oracle) -> dict[str, Run]:

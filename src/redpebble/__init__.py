@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from redpebble.ort.session import get_library_path as get_library_path
     from redpebble.pruning.prune import prune as prune
     from redpebble.runtime.network import Network as Network
+    from redpebble.tools.checking import check as check
     from redpebble.training.finetune import finetune as finetune
     from redpebble.tuning.machines import calibrate as calibrate
 
@@ -38,6 +39,7 @@ __all__ = [
     "UnsupportedModelError",
     "__version__",
     "calibrate",
+    "check",
     "compile",
     "finetune",
     "get_library_path",
@@ -56,6 +58,7 @@ _HOMES = {
     "RedpebbleError": "redpebble.foundation.errors",
     "UnsupportedModelError": "redpebble.frontend.errors",
     "calibrate": "redpebble.tuning.machines",
+    "check": "redpebble.tools.checking",
     "compile": "redpebble.compiler",
     "finetune": "redpebble.training.finetune",
     "get_library_path": "redpebble.ort.session",
