@@ -8,11 +8,13 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS
 from redpebble.dialect.ops.attention import Attention
 from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, QuantizedConv2dOp, image_shape
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ReshapeOp, SplitOp
+from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
 from redpebble.dialect.ops.sparse_network import SparseNetworkOp
 from redpebble.dialect.provenance import node_name
@@ -48,6 +50,8 @@ class NetworkReport:
     """Times of a tile of all its linear layers, by its width in rows as a decimal number, ascending."""
     values: int = 0
     """Values that all other operators yield for a row."""
+    quick_values: int = 0
+    """Values among these that take a few instructions: of sums, products, copies and simple activations."""
     image_us: float = 0.0
     """Predicted time of an image, its way in and out included, and that of dense convolutions; 0 without images."""
     dense_image_us: float = 0.0
@@ -80,6 +84,7 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
         reason=op.reason.data,
         predicted_us=_predicted_us(layers),
         values=sum(map(_features, op.body.block.ops)),
+        quick_values=sum(_features(inner) for inner in op.body.block.ops if _is_quick(inner)),
         image_us=op.image_us.value.data if op.image_us is not None else 0.0,
         dense_image_us=op.dense_image_us.value.data if op.dense_image_us is not None else 0.0,
         image_products=sum(map(_products, op.body.block.ops)),
@@ -118,6 +123,13 @@ def _features(op: Operation) -> int:
     if isinstance(op, LinearOp | QuantizedLayersOp | ReshapeOp | SplitOp):
         return 0
     return sum(max(0, shape_of(result)[-1]) for result in op.results if shape_of(result))
+
+
+def _is_quick(op: Operation) -> bool:
+    """Return whether a value that an operator yields takes a few instructions."""
+    return isinstance(op, AddOp | MulOp | ConcatOp) or (
+        isinstance(op, ActivateOp) and op.activation.kind.data in OF_FEW_INSTRUCTIONS
+    )
 
 
 def _predicted_us(layers: Sequence[Layer]) -> dict[str, float]:

@@ -7,7 +7,11 @@ import pytest
 
 import redpebble
 from redpebble.compiler import Optimized
-from redpebble.predicted_gain import PredictedGain
+from redpebble.dialect.reports.network_report import NetworkReport
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prices import STREAMS
+from redpebble.placement import Placement
+from redpebble.predicted_gain import PredictedGain, predicted_gain
 from tests.end_to_end.test_quantized_convolutions import residual
 from tests.support.quantized_models import (
     Form,
@@ -46,6 +50,24 @@ def test_quantized_layers_gain_over_integers_alike_in_all_forms(tmp_path: Path) 
         assert gain_of(result).original_us < floats.original_us
     ratios = [gain_of(result).ratio for result in found]
     assert max(ratios) < 1.25 * min(ratios)
+
+
+@pytest.mark.parametrize(("rows", "tile_us", "measured"), [(1, {"1": 15.8}, 3.89), (128, {"128": 133}, 3.37)])
+def test_many_small_operators_and_their_values_take_what_was_measured(
+    rows: int, tile_us: dict[str, float], measured: float
+) -> None:
+    """Compare a TabNet at 90 % zeros with sessions on Zen 1, which has AVX2."""
+    sizes = 12 * ((128, 256),) + 4 * ((40, 256),) + 3 * ((64, 40),) + ((64, 4),)
+    work = sum(inputs * outputs for inputs, outputs in sizes)
+    placement = Placement(rows * work, rows * work, rows * work, rows * work, (), rows, 159, 0, 20, 20)
+    network = NetworkReport(
+        "0", 125, 20, work // 10, 0.1, "", tile_us, values=7728, quick_values=5368, float_layers=sizes
+    )
+    l3_ns, dram_ns = STREAMS["zen5"]
+    machine = Machine(8, 32 << 10, 512 << 10, 8 << 20, l3_ns, dram_ns, "zen5", 8 << 20)
+    gain = predicted_gain(placement, [network], machine)
+    assert gain is not None
+    assert 0.75 < gain.ratio / measured < 1.35
 
 
 @pytest.mark.parametrize("form", FORMS)
