@@ -132,12 +132,14 @@ def _span(widths: Sequence[str], numbers: Mapping[str, float], at_most: Sequence
     known = [width for width in widths if width in numbers]
     if len(known) == 1 < len(widths):
         return f"{_bound_mark(known[0], at_most)}{_short(numbers[known[0]])} at {known[0]}"
+    falls = len(known) > 1 and numbers[known[-1]] < numbers[known[0]]
     ends = zip((widths[0], widths[-1]), (known[0], known[-1]), strict=True) if known else ()
     texts = [
-        f"{_bound_mark(width, at_most)}{_short(numbers[width])}{'' if width == end else f' at {width}'}"
+        f"{_bound_mark(width, at_most)}{_short(numbers[width])}{'' if width == end and not falls else f' at {width}'}"
         for end, width in ends
     ]
-    return " to ".join(dict.fromkeys(texts))
+    # what falls is no range: a tile of more rows was faster
+    return (", " if falls else " to ").join(dict.fromkeys(texts))
 
 
 def _bound_mark(width: str, at_most: Sequence[str]) -> str:

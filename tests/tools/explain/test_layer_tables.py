@@ -38,6 +38,11 @@ def test_numbers_of_another_width_than_the_first_or_last_say_so() -> None:
     assert layer_columns([LAYER], moved=False)["measured us"] == [["0.75", "3 at 16"]]
 
 
+def test_numbers_that_fall_are_no_range_and_say_their_widths() -> None:
+    layer = replace(LAYER, measured_us={"1": 0.75, "8": 0.32, "64": 0.234})
+    assert layer_columns([layer], moved=False)["measured us"] == [["0.75", "0.32 at 8, 0.234 at 64"]]
+
+
 def test_columns_of_which_nothing_is_known_are_left_out() -> None:
     bare = replace(LAYER, measured_us={})
     assert not {"measured us", "predicted KB"} & {*layer_columns([bare], moved=False)}
