@@ -11,7 +11,7 @@ import pytest
 import redpebble
 from redpebble.export import save_model as saving
 from redpebble.frontend.reading.model_source import read_model
-from redpebble.lowering.calls.network_table import ParameterNumbers, SplitCosts
+from redpebble.lowering.calls.network_table import SAME_NUMBERS, ParameterNumbers, SplitCosts
 from redpebble.lowering.program import Program
 from redpebble.models.zoo import build
 from redpebble.ort import network_code
@@ -60,7 +60,9 @@ def test_a_kept_file_of_which_a_network_is_given_up_is_made_anew(
     assert nodes_of_session(model) == {OURS}
     before, calls, load_network = kept_file(model).stat().st_ino, list[None](), network_code.load_network
 
-    def failing_once(program: Program, image: bytes, costs: SplitCosts, numbers: ParameterNumbers) -> LoadedNetwork:
+    def failing_once(
+        program: Program, image: bytes, costs: SplitCosts, numbers: ParameterNumbers = SAME_NUMBERS
+    ) -> LoadedNetwork:
         calls.append(None)
         if len(calls) == 1:
             raise ValueError("not this time")
