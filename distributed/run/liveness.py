@@ -36,7 +36,7 @@ DEFAULT_PATIENCE: Final = 10.0
 
 LAST_WORDS_SECONDS: Final = 0.3
 KILL_SECONDS: Final = 0.5
-"""What the launcher has to end a rank that hangs before it is killed: it takes a kill for the cause of the end."""
+"""Time of the launcher to end a rank that hangs before it is killed: it takes a kill for the cause of the end."""
 
 BEAT, LAST_BEAT = 0, 1
 
