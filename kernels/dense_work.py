@@ -43,7 +43,7 @@ class Overheads(NamedTuple):
     node: float
 
 
-OVERHEADS: Final = {DEFAULT_PRICES: Overheads(20.0, 2.5), "zen5": Overheads(4.0, 0.7)}
+OVERHEADS: Final = {DEFAULT_PRICES: Overheads(20.0, 2.5), "zen5": Overheads(8.0, 0.7)}
 """Machine in `kernels/prices.py` -> what was measured there."""
 
 
