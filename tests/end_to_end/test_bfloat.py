@@ -1,6 +1,5 @@
 """Layers that compute with bfloat16: chosen where a CPU gains, written in standard operators, and within a bound."""
 
-import re
 from pathlib import Path
 
 import ml_dtypes
@@ -116,8 +115,7 @@ def test_an_opset_without_bfloat16_is_named() -> None:
     model = pruned_network(SIZES, 0.1)
     model.opset_import[0].version = 12
     result = redpebble.optimize(model, precision="bf16")
-    said = r"0 of [12] sparse layers compute with bfloat16; it needs opset 13, the model's is 12"
-    assert re.fullmatch(said, result.quantized)
+    assert result.quantized == "0 of 2 sparse layers compute with bfloat16; it needs opset 13, the model's is 12"
 
 
 @needs_bfloat
