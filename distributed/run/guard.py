@@ -76,7 +76,7 @@ def end_code(number: int) -> int:
 
 
 class Guard:
-    """The process beside this one: what it is told."""
+    """The guard process of this rank, and the pipe to it."""
 
     def __init__(self, write: int) -> None:
         """Tell it by a pipe."""
