@@ -3,12 +3,14 @@
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import onnxruntime
+from typing_extensions import Unpack
 
 from redpebble.foundation.log import LOG
 from redpebble.ort.model_looks import NOTHING_TAKEN, why_dense
+from redpebble.ort.session_arguments import OtherArguments, Providers, SessionArguments
 
 if TYPE_CHECKING:
     from redpebble.frontend.import_model import Source
@@ -17,11 +19,13 @@ if TYPE_CHECKING:
 def session(
     path_or_bytes: "Source",
     sess_options: onnxruntime.SessionOptions | None = None,
-    providers: Sequence[str] | None = None,
+    providers: Providers | None = None,
+    provider_options: Sequence[dict[Any, Any]] | None = None,
     *,
     rows: int = 0,
+    **others: Unpack[OtherArguments],
 ) -> onnxruntime.InferenceSession:
-    """Return a session of onnxruntime with our kernels inside; arguments are named as those of InferenceSession.
+    """Return a session of onnxruntime with our kernels inside; it takes all arguments of InferenceSession, and `rows`.
 
     A model without sparse networks is optimized first, for `rows` as `optimize` does it, and kept in the user's cache;
     one whose weights are dense is left as it is. One with sparse convolutions on images of any size is made ready for a
@@ -29,15 +33,17 @@ def session(
 
     Raises:
         ModelError: the model is unreadable.
+        TypeError: there is no such argument.
         ValueError: rows are negative.
     """
+    arguments = SessionArguments(sess_options, providers, provider_options, others)
     model = _bytes_of(path_or_bytes)
     stored = os.fspath(model) if isinstance(model, str | os.PathLike) else model
     # negative rows are refused where what they may be is known
     why = why_dense(stored) if isinstance(stored, str | bytes) and rows >= 0 else ""
     if isinstance(stored, str | bytes) and why:
         try:
-            made = onnxruntime.InferenceSession(stored, sess_options, providers=providers or ["CPUExecutionProvider"])
+            made = arguments.make(stored)
         except Exception:
             LOG.debug("onnxruntime does not take the model as it is")
         else:
@@ -45,7 +51,7 @@ def session(
             return made
     from redpebble.ort.session import optimized_session
 
-    return optimized_session(model, sess_options, providers, rows=rows)
+    return optimized_session(model, arguments, rows=rows)
 
 
 def _bytes_of(model: "Source") -> "Source":

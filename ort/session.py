@@ -6,6 +6,7 @@ import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -23,6 +24,7 @@ from redpebble.ort.custom_ops.node import one_line
 from redpebble.ort.model_looks import NOTHING_TAKEN, holds_networks, why_dense
 from redpebble.ort.native.tables import CODES_COUNT, OPERATOR_COUNT
 from redpebble.ort.network_code import code_key, compile_network, network_in_session, ready_code
+from redpebble.ort.session_arguments import SessionArguments
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.store.artefact import Artefact
 from redpebble.runtime.store.cache import cache_key, load, store
@@ -55,31 +57,25 @@ def threads_of(options: onnxruntime.SessionOptions) -> int:
     return min(asked, usable) if asked > 0 and options.use_per_session_threads else usable
 
 
-def optimized_session(
-    model: "Source",
-    sess_options: onnxruntime.SessionOptions | None = None,
-    providers: Sequence[str] | None = None,
-    *,
-    rows: int = 0,
-) -> onnxruntime.InferenceSession:
+def optimized_session(model: "Source", given: SessionArguments, *, rows: int = 0) -> onnxruntime.InferenceSession:
     """Return what `redpebble.ort.any_model.session` does of a model that may gain.
 
     Raises:
         ModelError: the model is unreadable.
         ValueError: rows are negative.
     """
-    names = ["CPUExecutionProvider"] if providers is None else list(providers)
-    options = onnxruntime.SessionOptions() if sess_options is None else sess_options
+    options = onnxruntime.SessionOptions() if given.options is None else given.options
+    arguments = replace(given, options=options)
     wanted = _Wanted(threads_of(options), rows)
-    plain = _opened(model, options, wanted, lambda ready: onnxruntime.InferenceSession(ready, options, providers=names))
+    plain = _opened(model, options, wanted, arguments.make)
     if not _may_have_free_images(plain) or holds_networks(model):
         return plain
     from redpebble.ort.sized_session import SizedSession, images_of
 
     if (images := images_of(model)) is None:
         return plain
-    opening = partial(optimized_session, sess_options=sess_options, providers=providers, rows=rows)
-    return _opened(images.source, options, wanted, lambda ready: SizedSession(ready, options, names, images, opening))
+    opening = partial(optimized_session, given=given, rows=rows)
+    return _opened(images.source, options, wanted, lambda ready: SizedSession(ready, arguments, images, opening))
 
 
 ROUNDING = b"QuantizeLinear"

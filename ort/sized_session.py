@@ -17,6 +17,7 @@ from redpebble.frontend.import_model import Source
 from redpebble.frontend.reading.image_sizes import MOST_SIZES, free_sizes, sizes_of
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.frontend.sparse_weights import graph_of, has_sparse_convolution
+from redpebble.ort.session_arguments import SessionArguments
 from redpebble.stated_sizes import with_sizes
 
 Opening = Callable[[Source], onnxruntime.InferenceSession]
@@ -50,13 +51,12 @@ class SizedSession(onnxruntime.InferenceSession):
     def __init__(
         self,
         ready: str | bytes,
-        options: onnxruntime.SessionOptions,
-        providers: Sequence[str],
+        arguments: SessionArguments,
         images: Images,
         opening: Opening,
     ) -> None:
         """Make a session of `ready`, which runs images of any size; `opening` makes those for one size."""
-        super().__init__(ready, options, providers=providers)
+        super().__init__(ready, **arguments.by_name)
         self._images, self._opening = images, opening
         self._sessions: dict[tuple[int, ...], onnxruntime.InferenceSession | None] = {}
         self._lock = Lock()

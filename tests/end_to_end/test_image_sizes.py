@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnx_ir
+import onnxruntime
 import pytest
 
 import redpebble
@@ -43,6 +44,18 @@ def test_a_session_makes_code_for_each_size_when_it_comes() -> None:
             np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
     with pytest.raises(Exception, match="Invalid rank"):
         ours.run(None, {"x": np.zeros((1, 3), np.float32)})
+
+
+def test_a_session_for_images_of_any_size_has_the_arguments_of_its_caller(tmp_path: Path) -> None:
+    domains: list[bool] = []
+    for disabled in ([], ["NchwcTransformer"]):
+        options = onnxruntime.SessionOptions()
+        options.optimized_model_filepath = str(tmp_path / "loaded.onnx")
+        session = redpebble.session(any_size(), options, disabled_optimizers=disabled)
+        assert isinstance(session, SizedSession)
+        nodes = onnx.ModelProto.FromString((tmp_path / "loaded.onnx").read_bytes()).graph.node
+        domains.append("com.microsoft.nchwc" in {node.domain for node in nodes})
+    assert domains == [True, False]
 
 
 def test_a_compiled_network_makes_code_for_each_size_when_it_comes() -> None:

@@ -1,0 +1,72 @@
+"""Arguments of a session beside its model: those of onnxruntime's `InferenceSession`, by the same names."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import onnxruntime
+from typing_extensions import TypedDict
+
+Providers = Sequence[str | tuple[str, dict[Any, Any]]]
+"""Names of providers, or names and options."""
+
+
+class OtherArguments(TypedDict, total=False):
+    """Arguments that `InferenceSession` takes by name alone."""
+
+    disabled_optimizers: Sequence[str] | set[str]
+    enable_fallback: bool | int
+    read_config_from_model: bool | int
+
+
+class NamedArguments(OtherArguments):
+    """All arguments of `InferenceSession` but the model."""
+
+    sess_options: onnxruntime.SessionOptions | None
+    providers: Providers
+    provider_options: Sequence[dict[Any, Any]] | None
+
+
+THREADS: Final = frozenset({"n_threads", "num_threads", "threads"})
+"""Names by which other libraries call the number of threads of a session."""
+
+
+@dataclass(frozen=True)
+class SessionArguments:
+    """What a session is made of beside the model; only the CPU's provider where none is named."""
+
+    options: onnxruntime.SessionOptions | None = None
+    providers: Providers | None = None
+    provider_options: Sequence[dict[Any, Any]] | None = None
+    others: OtherArguments = field(default_factory=OtherArguments)
+
+    def __post_init__(self) -> None:
+        """Refuse other arguments that no session has: onnxruntime ignores them.
+
+        Raises:
+            TypeError: there is no such argument.
+        """
+        for name in self.others:
+            if name not in OtherArguments.__annotations__:
+                raise TypeError(f"session has no argument {name!r}, {_instead_of(name)}")
+
+    def make(self, model: str | bytes) -> onnxruntime.InferenceSession:
+        """Return onnxruntime's session of a model."""
+        return onnxruntime.InferenceSession(model, **self.by_name)
+
+    @property
+    def by_name(self) -> NamedArguments:
+        """All arguments by the names that `InferenceSession` gives them."""
+        return NamedArguments(
+            sess_options=self.options,
+            providers=["CPUExecutionProvider"] if self.providers is None else self.providers,
+            provider_options=self.provider_options,
+            **self.others,
+        )
+
+
+def _instead_of(name: str) -> str:
+    option = "intra_op_num_threads" if name in THREADS else name
+    if hasattr(onnxruntime.SessionOptions, option):
+        return f"set {option} of an onnxruntime.SessionOptions and give that as sess_options"
+    return f"accepted are rows and those of onnxruntime.InferenceSession: {', '.join(OtherArguments.__annotations__)}"
