@@ -41,9 +41,10 @@ bench: $(VENV)/installed ## measure kernels, layers, networks, calls; writes bui
 bench-extra: $(VENV)/installed ## MKL and torch, for the benchmark to compare with
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 
-# two test processes with two BLAS threads each would fight for the cores
+# Two test processes with two BLAS threads each would fight for the cores. Where the user's shell forbids bytecode, every
+# process that a test starts would compile all modules again.
 test: $(VENV)/installed ## the default test suite
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+	PYTHONDONTWRITEBYTECODE= OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-slow: $(VENV)/installed ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
