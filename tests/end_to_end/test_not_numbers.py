@@ -13,7 +13,7 @@ from redpebble.frontend.reading.model_source import read_model
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.verification.oracle import Oracle
 from tests.end_to_end.agreement import assert_close
-from tests.support.lowering_modules import best_target_first, each_target
+from tests.support.lowering_modules import best_target_first
 
 SPECIAL = (np.nan, np.inf, -np.inf)
 
@@ -120,7 +120,7 @@ def test_activations_of_what_is_no_number_agree(target: CpuTarget) -> None:
     assert_agrees(model(nodes, 5, []), x, target)
 
 
-@each_target
+@best_target_first
 @pytest.mark.parametrize(
     "shape, zeros", [((64, 64), 0.8), *(pytest.param(*one, marks=pytest.mark.slow) for one in LARGER)]
 )

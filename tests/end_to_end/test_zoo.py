@@ -14,7 +14,7 @@ from redpebble.models.zoo import RECIPES, build
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle
 from tests.end_to_end.agreement import Float64, assert_close, largest_error
-from tests.support.lowering_modules import HERE, each_target
+from tests.support.lowering_modules import HERE, best_target_first
 
 BATCHES = (0, 1, 7, 17, 64)
 FEED_SEEDS = (0, 1, 2)
@@ -116,7 +116,7 @@ def test_where_errors_amplify_ours_are_no_larger_than_a_few_times_those_of_onnxr
     assert 0 < exported <= 4 * theirs
 
 
-@each_target
+@best_target_first
 @pytest.mark.parametrize(
     "spec", [SMALL[2], *(pytest.param(spec, marks=pytest.mark.slow) for spec in (SMALL[5], SMALL[7]))]
 )

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from _pytest.mark.structures import ParameterSet
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
@@ -21,7 +22,7 @@ from redpebble.kernels.byte_times import LOOKUP, WINDOWS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import missing_features
 from redpebble.sparse.csr import CscMatrix
-from tests.support.lowering_modules import BYTE_TARGETS, TARGETS, Floats, function, native
+from tests.support.lowering_modules import BYTE_TARGETS, HERE, TARGETS, Floats, function, native
 
 Integers = NDArray[np.int64]
 
@@ -29,15 +30,23 @@ RELU, TANH = ActivationAttr.of("relu"), ActivationAttr.of("tanh")
 
 CODES = [CodesAttr.of("u8", 0.02, 128), CodesAttr.of("s8", 0.01, -5), CodesAttr.of("u8", 0.03, 0)]
 
-each_form = pytest.mark.parametrize(
-    "target",
-    [
-        pytest.param(
-            target, id=name, marks=pytest.mark.skipif(bool(missing_features(target)), reason="not this host's")
-        )
-        for name, target in (TARGETS | BYTE_TARGETS).items()
-    ],
+FORMS = TARGETS | BYTE_TARGETS
+"""Targets by name, of which each multiplies codes by other instructions."""
+
+_BEST_FORM = [next(iter(HERE)), *(name for name, one in BYTE_TARGETS.items() if not missing_features(one))][-1]
+
+
+def _form(name: str, *marks: pytest.MarkDecorator) -> ParameterSet:
+    absent = pytest.mark.skipif(bool(missing_features(FORMS[name])), reason="not this host's")
+    return pytest.param(FORMS[name], id=name, marks=[absent, *marks])
+
+
+each_form = pytest.mark.parametrize("target", [_form(name) for name in FORMS])
+
+best_form_first = pytest.mark.parametrize(
+    "target", [_form(name, *([] if name == _BEST_FORM else [pytest.mark.slow])) for name in FORMS]
 )
+"""For what stands around the products of codes, whose own tests hold each form."""
 
 
 @dataclass(frozen=True)

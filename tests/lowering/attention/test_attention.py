@@ -13,7 +13,7 @@ from redpebble.dialect.ops.attention import AttentionOp, Heads, Weighting
 from redpebble.dialect.tensors import DYNAMIC, F32Tensor, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.network import Network
-from tests.support.lowering_modules import HERE, Floats, best_target_first, each_target, function, native
+from tests.support.lowering_modules import HERE, Floats, best_target_first, function, native
 
 LENGTHS = (1, 7, 17, 33, 64, 197)
 
@@ -98,7 +98,7 @@ def check(
     np.testing.assert_allclose(result, expected(sizes, weighting, arrays, mask), rtol=2e-5, atol=3e-6)
 
 
-@each_target
+@best_target_first
 def test_attention_agrees_with_float64(target: CpuTarget) -> None:
     sizes, weighting = (3, 3, 5, 13), Weighting(0.4)
     net = network(target, sizes, weighting)
@@ -154,7 +154,7 @@ def test_queries_and_keys_may_differ_in_number(target: CpuTarget) -> None:
 
 
 @pytest.mark.slow
-@each_target
+@best_target_first
 @pytest.mark.parametrize("nan_as_zero", [False, True])
 def test_a_query_whose_keys_are_all_masked_is_what_a_softmax_makes_of_it(target: CpuTarget, nan_as_zero: bool) -> None:
     sizes, weighting = (2, 2, 8, 8), Weighting(0.25, nan_as_zero=nan_as_zero)
@@ -170,7 +170,7 @@ def test_a_query_whose_keys_are_all_masked_is_what_a_softmax_makes_of_it(target:
 
 
 @pytest.mark.slow
-@each_target
+@best_target_first
 @pytest.mark.parametrize("nan_as_zero", [False, True])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_numbers_that_are_none_spread_as_in_a_softmax(target: CpuTarget, value: float, nan_as_zero: bool) -> None:

@@ -14,7 +14,7 @@ from redpebble.dialect.tensors import DYNAMIC, F32Tensor, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.network import Network
 from tests.lowering.attention.test_attention import expected, operands
-from tests.support.lowering_modules import HERE, Floats, best_target_first, each_target, function, native
+from tests.support.lowering_modules import HERE, Floats, best_target_first, function, native
 
 SIZES = (4, 2, 8, 12)
 LENGTHS = ((1, 0), (1, 1), (1, 127), (5, 7), (33, 140), (70, 3))
@@ -72,7 +72,7 @@ def test_a_mask_may_have_one_entry_for_all_keys(target: CpuTarget) -> None:
     np.testing.assert_allclose(result, expected(SIZES, weighting, [q, k, v], mask), rtol=2e-5, atol=3e-6)
 
 
-@each_target
+@best_target_first
 def test_it_is_attention_to_both_parts(target: CpuTarget) -> None:
     weighting = Weighting(0.4)
     net = network(target, weighting)

@@ -13,7 +13,7 @@ from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.network import Network
 from redpebble.sparse.csr import CscMatrix
-from tests.support.lowering_modules import each_target, function, native
+from tests.support.lowering_modules import best_target_first, function, native
 
 SHAPES = ((64, 33, 0.3), (17, 5, 0.5), (3, 1, 1.0), (40, 48, 0.0), (12, 20, 0.9))
 
@@ -40,7 +40,7 @@ def network(target: CpuTarget, shape: tuple[int, int, float]) -> Network:
     return native(module(*shape), target, threads=2)
 
 
-@each_target
+@best_target_first
 @pytest.mark.parametrize("shape", SHAPES)
 def test_gradients_of_any_rows_are_those_in_float64_up_to_rounding(
     target: CpuTarget, shape: tuple[int, int, float]
@@ -55,7 +55,7 @@ def test_gradients_of_any_rows_are_those_in_float64_up_to_rounding(
                 np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
 
 
-@each_target
+@best_target_first
 def test_not_numbers_reach_the_connections_that_read_them(target: CpuTarget) -> None:
     shape = SHAPES[0]
     x, y = np.ones((5, shape[0]), np.float32), np.ones((5, shape[1]), np.float32)
@@ -65,7 +65,7 @@ def test_not_numbers_reach_the_connections_that_read_them(target: CpuTarget) -> 
     assert np.array_equal(np.isnan(found), constant.weight.rows == 7)
 
 
-@each_target
+@best_target_first
 def test_rows_of_each_sample_are_summed(target: CpuTarget) -> None:
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         sums = SumRowsOp(arguments[0])

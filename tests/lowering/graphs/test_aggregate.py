@@ -23,7 +23,7 @@ from redpebble.passes.neuron_order.order_targets import OrderTargets
 from redpebble.runtime.network import Network
 from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.edges import EdgeList
-from tests.support.lowering_modules import HERE, Floats, each_target, function, native
+from tests.support.lowering_modules import HERE, Floats, best_target_first, function, native
 
 SIZES = (23, 19)
 
@@ -57,7 +57,7 @@ def values(features: int, samples: int) -> Floats:
     return np.random.default_rng(features).standard_normal((samples, SIZES[0], features), dtype=np.float32)
 
 
-@each_target
+@best_target_first
 @pytest.mark.parametrize("features", [1, 7, 16, 40])
 def test_sums_are_those_of_a_dense_product(target: CpuTarget, features: int) -> None:
     for samples in (0, 1, 3):
@@ -67,7 +67,7 @@ def test_sums_are_those_of_a_dense_product(target: CpuTarget, features: int) -> 
         np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
 
 
-@each_target
+@best_target_first
 def test_bias_and_activation_come_behind(target: CpuTarget) -> None:
     x = values(20, 2)
     (y,) = network(target, 20, whole=True).run(None, {"x0": x})
@@ -75,7 +75,7 @@ def test_bias_and_activation_come_behind(target: CpuTarget) -> None:
     np.testing.assert_allclose(y, np.maximum(wanted, 0), rtol=1e-5, atol=1e-5)
 
 
-@each_target
+@best_target_first
 def test_a_maximum_is_that_of_the_sources_and_0_without_any(target: CpuTarget) -> None:
     x = values(20, 2)
     (y,) = network(target, 20, maximum=True).run(None, {"x0": x})

@@ -16,7 +16,7 @@ from redpebble.lowering.graphs.attend import head_blocks
 from redpebble.runtime.network import Network
 from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.edges import EdgeList
-from tests.support.lowering_modules import Floats, each_target, function, native
+from tests.support.lowering_modules import Floats, best_target_first, function, native
 
 NODES = 21
 LEAKY = ActivationAttr.of("leaky_relu", 0.2)
@@ -72,7 +72,7 @@ def feeds(heads: int, size: int) -> tuple[Floats, Floats]:
     return x, 3 * scores
 
 
-@each_target
+@best_target_first
 @pytest.mark.parametrize("shape", [(1, 7), (2, 16), (3, 5), (8, 8), (20, 1), (17, 13)])
 def test_means_are_weighted_by_the_softmax_of_each_head(target: CpuTarget, shape: tuple[int, int]) -> None:
     x, scores = feeds(*shape)
@@ -80,7 +80,7 @@ def test_means_are_weighted_by_the_softmax_of_each_head(target: CpuTarget, shape
     np.testing.assert_allclose(y, expected(x, scores), rtol=1e-4, atol=1e-5)
 
 
-@each_target
+@best_target_first
 def test_bias_and_activation_come_behind_means(target: CpuTarget) -> None:
     x, scores = feeds(4, 9)
     (y,) = network(target, (4, 9), whole=True).run(None, {"x0": x, "x1": scores})

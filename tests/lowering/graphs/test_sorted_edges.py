@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 import redpebble
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.network import Network
-from tests.support.lowering_modules import HERE, Floats, each_target
+from tests.support.lowering_modules import HERE, Floats, best_target_first
 
 SUM = """g = Gather <axis = 0> (x, s) m = Mul (w, g) u = Unsqueeze (t, one) of = Shape (m) i = Expand (u, of)
     xs = Shape (x) z = ConstantOfShape (xs) a = ScatterElements <axis = 0, reduction = "add"> (z, i, m)
@@ -86,7 +86,7 @@ def sums(given: Graph) -> Floats:
     return np.maximum(product + np.linspace(-1, 1, x.shape[1], dtype=np.float32), 0).astype(np.float32)
 
 
-@each_target
+@best_target_first
 @pytest.mark.parametrize("features", [7, 40])
 def test_sums_over_edges_of_a_call_are_a_sparse_product(target: CpuTarget, features: int) -> None:
     for nodes, edges in ((23, 90), (1, 4), (5, 0), (600, 3000)):
@@ -120,13 +120,13 @@ def test_sums_by_rows_over_edges_of_a_call_agree_with_onnxruntime() -> None:
     agrees_with_onnxruntime(next(iter(HERE.values())), 7, BY_ROWS)
 
 
-@each_target
+@best_target_first
 def test_attention_over_edges_of_a_call_agrees_with_onnxruntime(target: CpuTarget) -> None:
     agrees_with_onnxruntime(target, HEADS * SIZE, ATTENTION)
 
 
 @pytest.mark.slow
-@each_target
+@best_target_first
 def test_maxima_over_edges_of_a_call_are_the_largest_neighbours(target: CpuTarget) -> None:
     for nodes, edges in ((23, 30), (1, 4), (5, 0), (600, 900)):
         given = feeds(nodes, edges, 19)

@@ -26,7 +26,7 @@ from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Body, Floats, function, native
-from tests.support.quantized_layers import each_form
+from tests.support.quantized_layers import best_form_first
 
 RELU, SILU = ActivationAttr.of("relu"), ActivationAttr.of("silu", 1.0)
 
@@ -139,7 +139,7 @@ def test_windows_strides_pads_and_dilations_are_exact(form: WindowAttr, size: tu
 
 
 # what is behind the last convolution alone is not what is between others: two of four pairs have all
-@each_form
+@best_form_first
 @pytest.mark.parametrize(("activation", "output"), [(None, Y), (RELU, None)], ids=["linear-rounded", "relu-values"])
 def test_bytes_pass_between_convolutions(
     target: CpuTarget, activation: ActivationAttr | None, output: CodesAttr | None
@@ -190,7 +190,7 @@ def residual(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return [mean.result, rounded.result, joined.result]
 
 
-@each_form
+@best_form_first
 def test_poolings_sums_and_joined_channels_are_codes(target: CpuTarget) -> None:
     found, expected = outcomes(residual, images(3, 6, 14, 15), target)
     for one, other in zip(found[1:], expected[1:], strict=True):
@@ -209,7 +209,7 @@ def means(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return [again.result, sums.result]
 
 
-@each_form
+@best_form_first
 def test_what_reads_beyond_a_mean_finds_zeros_there(target: CpuTarget) -> None:
     found, expected = outcomes(means, images(3, 6, 9, 8), target)
     for one, other in zip(found, expected, strict=True):
@@ -227,7 +227,7 @@ def mixed(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return [second, third, largest.result]
 
 
-@each_form
+@best_form_first
 def test_floats_between_convolutions_are_rounded(target: CpuTarget) -> None:
     assert_equal(mixed, images(2, 6, 9, 8), target)
 
@@ -257,7 +257,7 @@ def found(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return [Conv(9, 5, window(3, 2), H, Y).emit(block, third), second]
 
 
-@each_form
+@best_form_first
 def test_codes_that_a_call_finds_are_those_of_all_images(target: CpuTarget) -> None:
     x = images(3, 6, 14, 15)
     x[2] *= 4
@@ -291,6 +291,6 @@ def gates(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     return [added(ActivateOp(added(MulOp(gated, mean)), Y.rounding)), other]
 
 
-@each_form
+@best_form_first
 def test_gates_of_codes_are_looked_up(target: CpuTarget) -> None:
     assert_equal(gates, images(2, 6, 9, 11), target)

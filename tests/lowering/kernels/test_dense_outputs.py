@@ -16,7 +16,7 @@ from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.llvm.builder import Code
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import Network
-from tests.support.lowering_modules import Floats, each_target, native, tiled
+from tests.support.lowering_modules import Floats, best_target_first, native, tiled
 
 WIDTHS = (1, 2, 6, 8, 12, 20, 24, 36, 64, 144)
 BATCHES = (0, 1, 2, 5, 7, 12, 13, 17, 20, 25, 31, 33, 61, 100, 143, 150)
@@ -53,7 +53,7 @@ def exact(weights: list[Floats], x: Floats) -> np.ndarray[tuple[int, ...], np.dt
 
 
 @pytest.mark.slow
-@each_target
+@best_target_first
 def test_a_chain_of_dense_layers_agrees_with_float64_at_any_batch(target: CpuTarget) -> None:
     weights = [random((37, 85), 1), random((85, 70), 2), random((70, 5), 3)]
     network = chain(weights, target)

@@ -21,7 +21,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
 from redpebble.theory.depth_first.depth_first_order import Blocks, order_neurons, positioned_graph
-from tests.support.lowering_modules import each_target, native, tiled
+from tests.support.lowering_modules import best_target_first, native, tiled
 
 ACTIVATIONS = (ActivationAttr.of("relu"), None, ActivationAttr.of("tanh"), ActivationAttr.of("leaky_relu", 0.1))
 
@@ -75,7 +75,7 @@ def test_any_layers_agree_with_the_reference(seed: int) -> None:
 
 
 @pytest.mark.slow
-@each_target
+@best_target_first
 @pytest.mark.parametrize("seed", [3, 4])
 def test_layers_agree_on_every_target(target: CpuTarget, seed: int) -> None:
     assert_agrees([20, 30, 25, 7], 0.2, target, seed)

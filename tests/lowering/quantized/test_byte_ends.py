@@ -12,7 +12,7 @@ from redpebble.kernels.byte_times import QUADS, SCATTERED, SHARED
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
 from tests.support.lowering_modules import native
-from tests.support.quantized_layers import CODES, RELU, Layers, each_form
+from tests.support.quantized_layers import CODES, RELU, Layers, best_form_first
 
 FAMILIES = ["", QUADS, SCATTERED, *SHARED.values()]
 """Kernels for many rows; the first one is that of a few."""
@@ -36,7 +36,7 @@ def check(layers: Layers, rows: int, target: CpuTarget, threads: int = 1) -> Non
         assert np.array_equal(found, expected[:count])
 
 
-@each_form
+@best_form_first
 @pytest.mark.parametrize(
     "kinds", [pytest.param((0, 1, 2), id="unsigned"), pytest.param((1, 2, 1), id="signed", marks=pytest.mark.slow)]
 )
@@ -63,7 +63,7 @@ def test_outputs_that_panels_sort_are_yielded_in_their_order(outputs: int, kind:
         check(layers, rows, host_target())
 
 
-@each_form
+@best_form_first
 @pytest.mark.parametrize("quads", ["", QUADS, SCATTERED])
 def test_ties_go_to_even_codes_and_what_is_beyond_them_is_bounded(target: CpuTarget, quads: str) -> None:
     layers = Layers([80, 80], [CodesAttr.of("u8", 1.0, 128), CodesAttr.of("s8", 1.0, 100)], quads=quads, of_bytes=True)

@@ -10,7 +10,7 @@ from redpebble.dialect.ops.movement import ReshapeOp, TargetShapeAttr, copied
 from redpebble.dialect.tensors import DYNAMIC, Shape, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
-from tests.support.lowering_modules import each_target, function, native
+from tests.support.lowering_modules import best_target_first, function, native
 
 
 def products(x: Shape, y: Shape) -> ModuleOp:
@@ -22,7 +22,7 @@ def products(x: Shape, y: Shape) -> ModuleOp:
     return function([f32_tensor(x), f32_tensor(y)], lambda block, given: body(block, tuple(given)))
 
 
-@each_target
+@best_target_first
 @pytest.mark.parametrize(("depth", "outputs"), [(1, 1), (7, 33), (64, 27), (130, 64), (5, 0)])
 def test_products_are_numpys(target: CpuTarget, depth: int, outputs: int) -> None:
     network = native(products((DYNAMIC, DYNAMIC, depth), (DYNAMIC, outputs, depth)), target)

@@ -13,7 +13,7 @@ from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
-from tests.support.lowering_modules import Floats, best_target_first, each_target, native, one_op, tiled
+from tests.support.lowering_modules import Floats, best_target_first, native, one_op, tiled
 
 Exact = NDArray[np.float64]
 
@@ -130,7 +130,7 @@ def test_a_constant_may_stand_on_the_left() -> None:
     np.testing.assert_array_equal(result, BIAS - x)
 
 
-@each_target
+@best_target_first
 def test_features_are_cut_and_joined(target: CpuTarget) -> None:
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         split = SplitOp(arguments[0], 1, [5, 30, 2])
