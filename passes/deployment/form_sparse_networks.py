@@ -18,9 +18,9 @@ A network is one of the clusters of `redpebble.passes.analysis.clusters`: as lar
 leaves it and comes back, all of its ops row by row on the same rows, or attentions between such rows. It must hold a
 layer that gains: whose kernels, as `pebble-choose-kernels` chose them, are predicted to take less time than a dense
 layer does in onnxruntime. The rows that count are those that the model fixes, else `rows`; else any: then it is slower
-for no number of them. Layers with dense
-kernels stay with the runtime, which is as good at them, except for those that cost less than leaving the network and
-coming back.
+for no number of them. Layers with dense kernels stay with the runtime, which is as good at them, except for those that
+cost less than leaving the network and coming back. What stands at the ends of a network and takes less time in
+onnxruntime, such as a sigmoid of many values, stays there: see `redpebble.passes.deployment.dear_ends`.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -60,6 +60,13 @@ from redpebble.passes.analysis.clusters import Cluster, boundary_of, clusters_of
 from redpebble.passes.analysis.dominance import moving_ops
 from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
 from redpebble.passes.analysis.weights import connection_count, weight_of
+from redpebble.passes.deployment.dear_ends import (
+    Activated,
+    dear_ends,
+    is_dear_activation,
+    is_dear_image,
+    split_ends,
+)
 from redpebble.passes.images.image_layers import (
     ImageShares,
     behind_sparse,
@@ -68,6 +75,7 @@ from redpebble.passes.images.image_layers import (
     image_shares,
     is_sparse_convolution,
     network_us,
+    pixels_of,
 )
 from redpebble.passes.kernels.kernels_at_rows import ANY_ROWS, ChosenKernels, gains
 from redpebble.passes.rewriting.outline import computing_ops, outline
@@ -132,10 +140,22 @@ def _form_networks(func: FuncOp, known: _Known) -> None:
     gaining = {op for op in ops if _gains(op, rows, weight_bytes, known)}
     counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
 
-    def network(members: Sequence[Operation]) -> list[Operation] | None:
-        inside = gaining.intersection(members)
-        return [_network(members, rows, inside)] if inside else None
+    def is_dear(op: ActivateOp | Activated) -> bool:
+        # of rows that nobody knows there is one at least
+        values = (rows.count(op.result).constant or known.rows or 1) * shape_of(op.result)[-1]
+        return is_dear_activation(op.activation, values, known.machine)
 
+    def network(members: Sequence[Operation]) -> list[Operation] | None:
+        if not (inside := gaining.intersection(members)):
+            return None
+        ends = [] if known.takes_dense else split_ends(members, is_dear, rows.shapes)
+        return [_network(members, rows, inside), *ends]
+
+    clusters = _clusters(ops, counts, rows)
+    for cluster in clusters:
+        if cluster.is_joined and gaining.intersection(cluster.ops):
+            for end in dear_ends(cluster.ops, lambda op, _: isinstance(op, ActivateOp) and is_dear(op)):
+                del counts[end]
     outline(func.body.block, _clusters(ops, counts, rows), network)
     for op in reversed(sorts):
         if not any(result.uses.get_length() for result in op.results):
@@ -146,7 +166,12 @@ def _form_image_networks(func: FuncOp, shares: ImageShares, *, takes_dense: bool
     """Move convolutions into sparse networks, with what runs on images beside them, where all gain enough together."""
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     counts = image_counts(ops, rows.shapes)
-    clusters = clusters_of(ops, behind_sparse(counts, shares, takes_dense=takes_dense))
+    taken = behind_sparse(counts, shares, takes_dense=takes_dense)
+    for cluster in clusters_of(ops, taken):
+        if cluster.is_joined and any(map(is_sparse_convolution, cluster.ops)):
+            for end in dear_ends(cluster.ops, lambda op, left: is_dear_image(op, left, shares)):
+                del taken[end]
+    clusters = clusters_of(ops, taken)
     gains = {cluster.ops: _gain_us(cluster.ops, shares) for cluster in clusters if cluster.is_joined}
     before, saved = dense_us(list(counts), shares), sum(gain for gain in gains.values() if gain > 0)
     ratio = before / (before - saved) if saved else 1.0
@@ -154,13 +179,17 @@ def _form_image_networks(func: FuncOp, shares: ImageShares, *, takes_dense: bool
         func.attributes[LEFT] = StringAttr(f"convolutions would be {ratio:.2f}x as fast, taken are {LEAST_GAIN}x")
         return
 
+    def is_dear(op: Activated) -> bool:
+        return is_dear_activation(op.activation, pixels_of(op.result), shares.machine)
+
     def network(members: Sequence[Operation]) -> list[Operation] | None:
         if gains[tuple(members)] <= 0:
             return None
+        ends = [] if takes_dense else split_ends(members, is_dear, rows.shapes)
         made = _network(members, rows, set(filter(is_sparse_convolution, members)))
         made.image_us = FloatAttr(network_us(members, shares), f64)
         made.dense_image_us = FloatAttr(dense_us(members, shares), f64)
-        return [made]
+        return [made, *ends]
 
     outline(func.body.block, clusters, network)
 

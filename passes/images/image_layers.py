@@ -24,6 +24,7 @@ from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
 from redpebble.dialect.tensors import DYNAMIC, shape_of
 from redpebble.kernels.machine import DEFAULT_PRICES, Machine
+from redpebble.kernels.measured.activation_prices import activation_us, runtime_activation_us
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.kernels.work import misses
 from redpebble.passes.analysis.clusters import boundary_of
@@ -65,12 +66,6 @@ FOUND_US: Final = 0.2e-3
 DENSE_POOLED_US: Final = 0.028e-3
 """Microseconds of a tap of a largest code in onnxruntime."""
 
-POWER_US: Final = 0.5e-3
-"""Microseconds of a value of an activation that takes a power of e."""
-
-DENSE_POWER_US: Final = 0.2e-3
-"""The same in onnxruntime."""
-
 ROUNDINGS_US: Final = 2.5
 """Microseconds of the nodes that round to codes, and back, around a convolution that is left to the runtime."""
 
@@ -96,15 +91,13 @@ class ImageShares(NamedTuple):
     taps: float
     dense_taps: float
     """Taps in onnxruntime."""
-    dense_powers: float
-    """Activations that take a power of e in onnxruntime."""
     machine: Machine = Machine()
-    """Its memory, which has times of its own."""
+    """Its memory and its activations, which have times of their own."""
 
 
 IMAGE_SHARES: Final = {
-    DEFAULT_PRICES: ImageShares(values=1.0, dense=0.8, taps=1.0, dense_taps=1.0, dense_powers=1.0),
-    "zen5": ImageShares(values=0.3, dense=0.96, taps=0.75, dense_taps=0.68, dense_powers=0.75),
+    DEFAULT_PRICES: ImageShares(values=1.0, dense=0.8, taps=1.0, dense_taps=1.0),
+    "zen5": ImageShares(values=0.3, dense=0.96, taps=0.75, dense_taps=0.68),
 }
 
 
@@ -261,7 +254,9 @@ def network_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -
 
 def layer_us(op: Operation, shares: ImageShares = DEFAULT_SHARES) -> float:
     """Return the microseconds of a layer for an image."""
-    return shares.values * activation_us(op) + _work_us(op, shares) + memory_us(op, shares.machine)
+    kind = _power_of(op)
+    power = activation_us(kind, shares.machine) * pixels_of(op.results[0]) if kind else 0.0
+    return power + _work_us(op, shares) + memory_us(op, shares.machine)
 
 
 def memory_us(op: Operation, machine: Machine) -> float:
@@ -277,13 +272,14 @@ def memory_us(op: Operation, machine: Machine) -> float:
     return 1e-3 * machine.dram_ns * size * misses(size, machine.l3_bytes)
 
 
-def activation_us(op: Operation, power_us: float = POWER_US) -> float:
-    """Return the microseconds of an op's activation, nothing for one of a few instructions, or of a table of codes."""
-    if not isinstance(op, ConvolutionOp | ActivateOp) or op.activation is None or op.activation.kind.data == "quantize":
-        return 0.0
+def _power_of(op: Operation) -> str:
+    """Return the kind of an op's activation; empty for none, for one of a few instructions, or of a table of codes."""
+    if not isinstance(op, ConvolutionOp | ActivateOp) or op.activation is None:
+        return ""
     if isinstance(op, ActivateOp) and is_between_codes(op):
-        return 0.0
-    return power_us * pixels_of(op.result) if op.activation.kind.data not in OF_FEW_INSTRUCTIONS else 0.0
+        return ""
+    kind = op.activation.kind.data
+    return "" if kind == "quantize" or kind in OF_FEW_INSTRUCTIONS else kind
 
 
 def _work_us(op: Operation, shares: ImageShares) -> float:
@@ -295,8 +291,9 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
         case Pool2dOp() if _is_of_codes(op):
             return shares.values * LINE_US * _pooled_lines(op)
         case Depthwise2dOp() | Pool2dOp() if not _is_whole(op):
-            moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
-            return shares.values * moved + shares.taps * _taps_us(op)
+            # what stands beside the image has a value of its own for a pooling, which reads a copy
+            copied = isinstance(op, Pool2dOp) or op.window.stride != (1, 1)
+            return shares.values * MOVED_US * copied * pixels_of(op.x) + shares.taps * _taps_us(op)
         case Resample2dOp():
             return shares.values * MOVED_US * len(op.rows.taps) * len(op.columns.taps) * pixels_of(op.result)
         case ConcatOp() | SplitOp():
@@ -331,6 +328,12 @@ def _has_codes(value: SSAValue) -> bool:
         return _is_of_codes(before)
     is_made = isinstance(before, QuantizedConv2dOp) and before.output is not None
     return is_made or (isinstance(before, Operation) and rounds_to_codes(before))
+
+
+def reads_or_yields_codes(op: Operation) -> bool:
+    """Return whether an op has to do with codes, as far as what stands beside it tells."""
+    readers = (use.operation for result in op.results for use in result.uses)
+    return rounds_to_codes(op) or any(map(_has_codes, op.operands)) or any(map(rounds_to_codes, readers))
 
 
 def is_between_codes(op: ActivateOp | BinaryOp) -> bool:
@@ -392,5 +395,6 @@ def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> 
         elif isinstance(op, ImageLayerOp | ActivateOp | BinaryOp):
             # products hide the way to memory, other work waits for it
             total += _work_us(op, shares) + memory_us(op, shares.machine)
-        total += shares.dense_powers * activation_us(op, DENSE_POWER_US)
+        if kind := _power_of(op):
+            total += runtime_activation_us(kind, shares.machine) * pixels_of(op.results[0])
     return total

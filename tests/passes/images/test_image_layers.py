@@ -37,7 +37,7 @@ from tests.support.lowering_modules import function
 CHANNELS, HEIGHT, WIDTH = 5, 8, 10
 VALUES = CHANNELS * HEIGHT * WIDTH  # 400 of an image
 
-PLAIN = ImageShares(values=1.0, dense=1.0, taps=1.0, dense_taps=1.0, dense_powers=1.0)
+PLAIN = ImageShares(values=1.0, dense=1.0, taps=1.0, dense_taps=1.0)
 
 Make = Callable[[SSAValue], Sequence[Operation]]
 
@@ -97,17 +97,18 @@ def conv(
 
 
 PRICED: Sequence[tuple[str, Make, float]] = [
-    # 0.05 ns for each of 9 taps of 400 values
-    ("a pooling of 3 x 3", pool(3), 0.05 * 9 * 400),
-    ("one of 5 x 5", pool(5), 0.05 * 25 * 400),
-    # results are 5 channels of 4 x 5; the 400 values are moved for 1 ns each
+    # 0.05 ns for each of 9 taps of 400 values, which are moved for 1 ns each
+    ("a pooling of 3 x 3", pool(3), 0.05 * 9 * 400 + 1.0 * 400),
+    ("one of 5 x 5", pool(5), 0.05 * 25 * 400 + 1.0 * 400),
+    # results are 5 channels of 4 x 5
     ("a pooling with a stride", pool(3, 2), 0.05 * 9 * 100 + 1.0 * 400),
     ("a depthwise convolution", depthwise(3), 0.05 * 9 * 400),
     # 0.12 ns for each value that is read
     ("a sum with itself, which is read once", add, 0.12 * 400),
     ("an activation of few instructions", activate("relu"), 0.12 * 400),
-    # and 0.5 ns for a power of e
+    # and 0.5 ns for a sigmoid, 1.8 times that for an erf
     ("one that takes a power", activate("sigmoid"), (0.12 + 0.5) * 400),
+    ("one that takes two", activate("erf"), (0.12 + 0.9) * 400),
     ("channels next to each other", lambda x: [ConcatOp([x, x], 1)], 0.0),
     # rows have room for a pad: 8 x 11 places are 2 tiles of 64
     ("a kernel that takes 3 us a tile", conv(1, us=3.0), 2 * 3000.0),
@@ -139,7 +140,9 @@ def test_what_comes_in_and_goes_out_is_moved(make: Make, ns: float) -> None:
         (depthwise(3), 0.05 * 9 * 400),
         (add, 0.12 * 400),
         (activate("relu"), 0.12 * 400),
+        (pool(3), 0.05 * 9 * 400),
         (activate("sigmoid"), (0.12 + 0.2) * 400),
+        (activate("softplus"), (0.12 + 4.0) * 400),
     ],
 )
 def test_onnxruntime_has_prices_of_its_own(make: Make, ns: float) -> None:
@@ -212,7 +215,7 @@ def test_a_machine_has_shares_of_these_prices(machine: str) -> None:
     times = {
         # what is read and written, taps, and the products of dense convolutions each have their own
         add: (shares.values, shares.values),
-        pool(3): (shares.taps, shares.dense_taps),
+        depthwise(3): (shares.taps, shares.dense_taps),
     }
     for make, (ours, theirs) in times.items():
         ops = made(make)
