@@ -38,9 +38,9 @@ def show_cache(report: Path | None) -> None:
     files = kept_files(folder)
     console.print(str(folder), highlight=False, soft_wrap=True)
     for kind, of_kind in _by_kind(files).items():
-        console.print(f"{len(of_kind):>6}  {_size(of_kind):>9}  {kind}", highlight=False)
+        console.print(f"{len(of_kind):>6}  {_size(of_kind):>10}  {kind}", highlight=False)
     limit = size_limit()
-    console.print(f"{len(files):>6}  {_size(files):>9}  of at most {limit / 1e6:,.1f} MB", highlight=False)
+    console.print(f"{len(files):>6}  {_size(files):>10}  of at most {_text(limit)}", highlight=False)
     kinds = [{"kind": kind, "files": len(of), "bytes": _bytes(of)} for kind, of in _by_kind(files).items()]
     write_report(report, "cache show", {"folder": str(folder), "limit_bytes": limit, "kinds": kinds})
 
@@ -49,7 +49,7 @@ def clean_cache(report: Path | None) -> None:
     """Remove all that can be made again, and report what that was."""
     going = [file for file in kept_files(default_folder()) if not file.is_measured]
     freed = remove(going)
-    console.print(f"{len(going)} files, {freed / 1e6:,.1f} MB, are gone from {default_folder()}", highlight=False)
+    console.print(f"{len(going)} files, {_text(freed)}, are gone from {default_folder()}", highlight=False)
     write_report(report, "cache clean", {"folder": str(default_folder()), "files": len(going), "bytes": freed})
 
 
@@ -108,7 +108,12 @@ def _by_kind(files: Sequence[KeptFile]) -> dict[str, list[KeptFile]]:
 
 
 def _size(files: Sequence[KeptFile]) -> str:
-    return f"{_bytes(files) / 1e6:,.1f} MB"
+    return _text(_bytes(files))
+
+
+def _text(count: int) -> str:
+    """Return bytes in the units in which the limit is documented."""
+    return f"{count / (1 << 20):,.1f} MiB" if count < 1 << 30 else f"{count / (1 << 30):,.1f} GiB"
 
 
 def _bytes(files: Sequence[KeptFile]) -> int:

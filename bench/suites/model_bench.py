@@ -11,6 +11,7 @@ from redpebble.bench.engines.engines import ENGINES, Loaded, load_engines
 from redpebble.bench.measure.machine import describe_machine
 from redpebble.bench.measure.measuring import Budget, Timing, interleave
 from redpebble.bench.results.results import BASELINE, NATIVE, BenchRow, is_disturbed
+from redpebble.foundation.log import LOG
 from redpebble.frontend.reading.model_source import read_model, read_runnable_model
 from redpebble.verification.input_choice import InputChoice
 
@@ -41,6 +42,31 @@ class LoadedModel:
     path: Path
     engines: Mapping[str, Loaded]
     skipped: Sequence[str]
+
+
+def measure(
+    model: str | os.PathLike[str],
+    *,
+    batches: Sequence[int] = (1, 32, 128),
+    threads: Sequence[int] = (1,),
+    against: Sequence[str] = (),
+    seconds: float = 1.0,
+    sizes: Mapping[str, int] | None = None,
+) -> list[BenchRow]:
+    """Return what the command `bench` measures: a session, native code, and the engines `against`, beside onnxruntime.
+
+    Every engine runs in turn for `seconds` at each batch and number of threads; `sizes` are those of other free axes,
+    by name. An engine that does not run the model is left out, which the log says at level INFO.
+
+    Raises:
+        ModelError: the model is unreadable.
+        ValueError: there is no such engine or axis, or a batch or number of threads is none.
+    """
+    plan = BenchPlan(batches, threads, (*OURS, *against), Budget(seconds), InputChoice(dims=sizes or {}))
+    loaded = load_model(model, plan)
+    for line in loaded.skipped:
+        LOG.info("%s", line)
+    return list(bench_model(loaded, plan))
 
 
 def load_model(path: str | os.PathLike[str], plan: BenchPlan) -> LoadedModel:

@@ -11,6 +11,7 @@ result = redpebble.optimize("model.onnx")
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from redpebble.bench.suites.model_bench import measure as measure
     from redpebble.compiler import Optimized as Optimized
     from redpebble.compiler import compile as compile  # noqa: A004
     from redpebble.compiler import optimize as optimize
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from redpebble.pruning.prune import prune as prune
     from redpebble.runtime.network import Network as Network
     from redpebble.tools.checking import check as check
+    from redpebble.tools.explaining import explain as explain
     from redpebble.training.finetune import finetune as finetune
     from redpebble.tuning.machines import calibrate as calibrate
 
@@ -41,8 +43,10 @@ __all__ = [
     "calibrate",
     "check",
     "compile",
+    "explain",
     "finetune",
     "get_library_path",
+    "measure",
     "optimize",
     "prune",
     "register",
@@ -60,8 +64,10 @@ _HOMES = {
     "calibrate": "redpebble.tuning.machines",
     "check": "redpebble.tools.checking",
     "compile": "redpebble.compiler",
+    "explain": "redpebble.tools.explaining",
     "finetune": "redpebble.training.finetune",
     "get_library_path": "redpebble.ort.session",
+    "measure": "redpebble.bench.suites.model_bench",
     "optimize": "redpebble.compiler",
     "prune": "redpebble.pruning.prune",
     "register": "redpebble.ort.provider.register",

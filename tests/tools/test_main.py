@@ -175,6 +175,7 @@ def test_the_cache_is_shown_and_cleaned_and_measurements_stay(run: Run, folder: 
     assert str(folder) in shown.replace("\n", "")
     assert "1     " in shown
     assert "compiled networks" in shown
+    assert "of at most 4.0 GiB" in shown
     code, printed, _ = run("cache", "clean")
     assert code == 0
     assert "are gone from" in printed

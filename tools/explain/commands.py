@@ -14,7 +14,7 @@ from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.reports.layer_report import Report
 from redpebble.dialect.reports.module_report import module_report
 from redpebble.frontend.errors import within_limits
-from redpebble.frontend.import_model import Source
+from redpebble.frontend.import_model import Imported, Source
 from redpebble.native_build import imported_for_reports
 from redpebble.options import Options
 from redpebble.pipeline import run_stages
@@ -37,6 +37,7 @@ from redpebble.tools.explain.saved_orders import (
 from redpebble.tools.explain.search_watch import end_where_asked, watched_search
 from redpebble.tools.explain.sweep import SweepRequest, sweep, sweep_report
 from redpebble.tools.explain.sweep_plot import check_plot, draw_sweeps
+from redpebble.tools.explain.totals import total_line
 from redpebble.tools.explain.written_story import story_of, write_story
 from redpebble.tools.headline import gain_sentence, print_gain
 from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
@@ -76,11 +77,14 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     if report not in (None, STANDARD_OUTPUT) and report.suffix not in (".json", ".html"):
         raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
     with working("choosing and measuring kernels of", model):
-        module = simplified(source, options)
+        imported = simplified(source, options)
+        module = imported.module
         optimized = optimize(source)
         print_gain(optimized)
         layers = native_report(module, options)
         print_layers(layers, moved=True)
+        if total := total_line(imported, layers):
+            console.print(total, highlight=False)
         attentions = attention_lines(optimized.networks, options.machine)
     if attentions:
         console.print(attention_table(attentions))
@@ -142,16 +146,16 @@ def sweep_and_print(
     end_where_asked(watch, "shown is what was found so far")
 
 
-def simplified(model: Source, options: Options) -> ModuleOp:
-    """Return the simplified module of a model, with foreign ops where `compile` does not cover it.
+def simplified(model: Source, options: Options) -> Imported:
+    """Return a model, its module simplified, with foreign ops where `compile` does not cover it.
 
     Raises:
         ModelError: the model is unreadable.
     """
     with within_limits():
-        module = imported_for_reports(model).module
-        run_stages(module, options, until="simplify")
-    return module
+        imported = imported_for_reports(model)
+        run_stages(imported.module, options, until="simplify")
+    return imported
 
 
 def native_report(module: ModuleOp, options: Options) -> Report:
