@@ -33,7 +33,7 @@ THREADS: Final = frozenset({"n_threads", "num_threads", "threads"})
 
 @dataclass(frozen=True)
 class SessionArguments:
-    """What a session is made of beside the model; only the CPU's provider where none is named."""
+    """Arguments of a session beside the model; only the CPU's provider where none is named."""
 
     options: onnxruntime.SessionOptions | None = None
     providers: Providers | None = None
