@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from redpebble.pruning.prune import prune as prune
     from redpebble.runtime.network import Network as Network
     from redpebble.tools.checking import check as check
-    from redpebble.tools.explain.in_python import explain as explain
+    from redpebble.tools.explain.commands import explain as explain
     from redpebble.training.finetune import finetune as finetune
     from redpebble.tuning.machines import calibrate as calibrate
 
@@ -64,7 +64,7 @@ _HOMES = {
     "calibrate": "redpebble.tuning.machines",
     "check": "redpebble.tools.checking",
     "compile": "redpebble.compiler",
-    "explain": "redpebble.tools.explain.in_python",
+    "explain": "redpebble.tools.explain.commands",
     "finetune": "redpebble.training.finetune",
     "get_library_path": "redpebble.ort.session",
     "measure": "redpebble.bench.suites.model_bench",

@@ -1,4 +1,4 @@
-"""The commands `explain` and `schedule`: layers as `compile` runs them, and what orders of the connections move."""
+"""Layers as `compile` runs them, and what orders of connections move: `explain`, also as a call, and `schedule`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -23,7 +23,8 @@ from redpebble.runtime.store.cache import default_folder
 from redpebble.stated_sizes import with_sizes
 from redpebble.tools.explain.attention_table import attention_lines, attention_table
 from redpebble.tools.explain.edge_table import edge_lines, edge_table
-from redpebble.tools.explain.explanation import ExplainRequest, explain
+from redpebble.tools.explain.explanation import ExplainRequest, Explanation
+from redpebble.tools.explain.explanation import explain as explain_flat
 from redpebble.tools.explain.memory_sizes import spread_sizes
 from redpebble.tools.explain.neuron_graphs import flat_model, flattened
 from redpebble.tools.explain.pixel_bounds import pixel_line
@@ -34,7 +35,7 @@ from redpebble.tools.explain.saved_orders import (
     save_schedule,
     schedule_lines,
 )
-from redpebble.tools.explain.search_watch import end_where_asked, watched_search
+from redpebble.tools.explain.search_watch import SearchWatch, end_where_asked, watched_search
 from redpebble.tools.explain.sweep import SweepRequest, sweep, sweep_report
 from redpebble.tools.explain.sweep_plot import check_plot, draw_sweeps
 from redpebble.tools.explain.totals import total_line
@@ -92,7 +93,7 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
     if edges:
         console.print(edge_table(edges))
     with watched_search("counting and searching orders", request.budget.known_seconds) as watch:
-        explanation = explain(flattened(module, options), layers, request, watch)
+        explanation = explain_flat(flattened(module, options), layers, request, watch)
     console.print(explanation.graph_line, highlight=False)
     pixels = pixel_line(module)
     if pixels:
@@ -109,6 +110,32 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
                 ),
             )
     end_where_asked(watch, "shown is what was found so far")
+
+
+def explain(
+    model: Source,
+    *,
+    memory: int | None = None,
+    batch_tile: int = 1,
+    seconds: float = 2.0,
+    proposals: int | None = None,
+    seed: int = 0,
+) -> Explanation:
+    """Return the layers of a model as `compile` runs them, measured kernel by kernel, and what orders of them move.
+
+    Fast memory holds `memory` rows of `batch_tile` values, 48 KiB without; an order is searched for `seconds`, or by so
+    many `proposals`, which find the same one with the same seed.
+
+    Raises:
+        ModelError: the model is unreadable.
+        ValueError: the memory, the tile or the time is none.
+    """
+    rows = ExplainRequest.default_memory(batch_tile) if memory is None else memory
+    request = ExplainRequest(rows, batch_tile, SearchBudget(seconds, proposals, seed))
+    options = Options()
+    module = simplified(model, options).module
+    layers = native_report(module, options)
+    return explain_flat(flattened(module, options), layers, request, SearchWatch())
 
 
 @dataclass(frozen=True)
