@@ -1,0 +1,93 @@
+"""From how many zeros on a layer gains: a session of ours beside onnxruntime at many numbers of rows.
+
+`python -m redpebble.bench.gate_bench [--shapes 768x768,1024x1024] [--sparsities .5,.6,.7]` prints the least
+ratio of each layer over all numbers of rows, where that is, and single ones: medians of interleaved rounds, one
+thread. With `--rows N` sessions are for N rows and only these are measured, beside what `optimize` predicts for them.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final, NamedTuple
+
+import numpy as np
+import onnx
+import onnxruntime
+import typer
+from rich.table import Table
+
+import redpebble
+from redpebble.bench.cases.layer_cases import RandomLayer
+from redpebble.bench.measure.measuring import Budget, interleave
+from redpebble.bench.results.console import console
+
+ROWS: Final = (
+    *(1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20),
+    *(24, 28, 32, 40, 48, 56, 64, 80, 100, 128, 192, 256),
+)
+SHOWN: Final = (1, 8, 32, 128)
+
+
+class Gate(NamedTuple):
+    """A layer, whether sessions take it, rows -> times as fast as onnxruntime, and what was predicted for them."""
+
+    layer: RandomLayer
+    taken: bool
+    ratios: dict[int, float]
+    predicted: float | None
+
+
+def measure(layer: RandomLayer, rows: int, seconds: float) -> Gate:
+    """Measure a session for `rows`, or for any number of rows where these are 0."""
+    with TemporaryDirectory() as folder:
+        model = onnx.ModelProto.FromString(layer.save(Path(folder)).read_bytes())
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    content = model.SerializeToString()
+    original = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    optimized = redpebble.optimize(model, target="ort", rows=rows)
+    ours = redpebble.session(model, options, rows=rows)
+    ratios: dict[int, float] = {}
+    for count in (rows,) if rows else ROWS:
+        feeds = {"x": np.random.default_rng(2).standard_normal((count, layer.inputs), dtype=np.float32)}
+        calls = {name: partial(one.run, None, feeds) for name, one in {"theirs": original, "ours": ours}.items()}
+        times = interleave(calls, Budget(seconds))
+        ratios[count] = times["theirs"].median_us / times["ours"].median_us
+    predicted = optimized.gain.ratio if rows and optimized.gain else None
+    return Gate(layer, bool(optimized.networks), ratios, predicted)
+
+
+def layers_of(shapes: str, sparsities: str) -> Iterator[RandomLayer]:
+    """Yield a layer for each shape, as 768x3072 for inputs x outputs, and each share of zeros."""
+    for shape in shapes.split(","):
+        inputs, outputs = map(int, shape.split("x"))
+        yield from (RandomLayer(inputs, outputs, float(sparsity)) for sparsity in sparsities.split(","))
+
+
+def table_of(gates: Sequence[Gate]) -> Table:
+    """Return a row for each layer."""
+    counts = SHOWN if len(gates[0].ratios) > 1 else tuple(gates[0].ratios)
+    table = Table("layer", "taken", "predicted", "least", *map(str, counts), box=None, header_style="bold")
+    for gate in gates:
+        worst = min(gate.ratios, key=gate.ratios.__getitem__)
+        predicted = f"{gate.predicted:.2f}x" if gate.predicted else ""
+        cells = [f"{gate.ratios[count]:.2f}x" for count in counts]
+        least = f"{gate.ratios[worst]:.2f}x at {worst}"
+        table.add_row(gate.layer.name, "yes" if gate.taken else "no", predicted, least, *cells)
+    return table
+
+
+def main(
+    shapes: Annotated[str, typer.Option(help="Inputs and outputs of layers.")] = "768x768,1024x1024",
+    sparsities: Annotated[str, typer.Option(help="Shares of zeros.")] = ".5,.6,.7",
+    rows: Annotated[int, typer.Option(min=0, help="Rows that sessions are for; 0: any.")] = 0,
+    seconds: Annotated[float, typer.Option(help="Measuring time for each layer and number of rows.")] = 0.4,
+) -> None:
+    """Measure layers in sessions and print the table."""
+    console.print(table_of([measure(layer, rows, seconds) for layer in layers_of(shapes, sparsities)]))
+
+
+if __name__ == "__main__":
+    typer.run(main)
