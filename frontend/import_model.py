@@ -2,6 +2,7 @@
 
 ```
 read_model          any source, checked                                   reading/model_source.py, model_checks.py
+raise_opset         older opsets, where networks are to be written        reading/raised_opset.py
 widen               half precision becomes float32 (keep only)            folding/half_precision.py
 inline_functions    no model-local functions; none with layers (keep)     reading/model_source.py
 fold_model          what depends on weights alone becomes a weight,       fold_model.py, folding/fold_weights.py,
@@ -36,6 +37,7 @@ from redpebble.frontend.reading.faults import reading
 from redpebble.frontend.reading.function_calls import call_tree
 from redpebble.frontend.reading.held_tensors import held_tensors
 from redpebble.frontend.reading.model_source import Source, inline_functions, inline_layers, read_model
+from redpebble.frontend.reading.raised_opset import raise_opset, raising_obstacle
 from redpebble.frontend.translation import Keep, translate
 
 __all__ = ["Imported", "Source", "import_model"]
@@ -73,13 +75,15 @@ def import_model(
     whole: Set[str] | None = None,
     may_be_hopeless: bool = True,
     may_add: bool = True,
+    may_raise: bool = False,
 ) -> Imported:
     """Return the model as a module with one function `@main`.
 
     `refuse` covers every node or fails; `keep` leaves what is not covered as `pebble.foreign`, also a node that would
     have its values moved and is one of `whole`: all such nodes where that is None. `prologue` leaves no node but
     those that are not covered, which are computed before all others.
-    Unless it `may_add`, networks read and yield values of the model only.
+    Unless it `may_add`, networks read and yield values of the model only. Where it `may_raise`, an older opset becomes
+    one that sparse networks can be written in, if all nodes mean the same there.
 
     Raises:
         InvalidModelError: the model is unreadable or contradicts itself.
@@ -90,6 +94,8 @@ def import_model(
         model = read_model(source)
         if not may_be_hopeless:
             _check_hope(model)
+        if may_raise and not raising_obstacle(model):
+            raise_opset(model)
         keep = Keep(foreign != "refuse", moving=foreign == "keep", whole=whole, may_add=may_add)
         return _imported(model, keep)
 

@@ -19,6 +19,7 @@ from redpebble.export.sparse_networks.standard_body import BodyConstants, Networ
 from redpebble.export.writing.compact_weights import SINCE
 from redpebble.export.writing.initializers import Initializers
 from redpebble.frontend.reading.model_file import OVERRIDABLE_SINCE
+from redpebble.frontend.reading.raised_opset import raising_obstacle
 
 FUNCTIONS_SINCE: Final = 8
 """The IR version from which a model may hold functions."""
@@ -37,11 +38,12 @@ def allow_functions(model: ir.Model) -> None:
 
 
 def network_obstacle(model: ir.Model) -> str:
-    """Return why a model cannot hold sparse networks with the opset that it states, empty where it can."""
+    """Return why a model cannot hold sparse networks with its opset, raised if possible; empty where it can."""
     opset = model.opset_imports.get("")
-    if opset is None or opset < SINCE:
-        stated = "none" if opset is None else str(opset)
-        return f"the model's opset is {stated}, a sparse network needs {SINCE}"
+    if opset is None:
+        return f"the model states no opset, a sparse network needs {SINCE}"
+    if opset < SINCE:
+        return f"the model's opset is {opset}, a sparse network needs {SINCE}: {raising_obstacle(model)}"
     return ""
 
 

@@ -15,6 +15,7 @@ from onnx.shape_inference import InferenceError, infer_shapes
 
 from redpebble.export.save_model import model_bytes
 from redpebble.export.sparse_networks.node_and_function import allow_functions
+from redpebble.frontend.reading.raised_opset import raise_opset, raising_obstacle
 
 LAYERS: Final = frozenset({"MatMul", "Gemm"})
 
@@ -31,6 +32,9 @@ def with_optimized_bodies(
     if not any(node.op_type in LAYERS and node.graph is not model.graph for node in model.graph.all_nodes()):
         return model, ()
     raised = model.clone()
+    if raising_obstacle(raised):
+        return model, ()
+    raise_opset(raised)
     allow_functions(raised)
     content = model_bytes(raised)
     if content is None:

@@ -54,7 +54,14 @@ def extracted(
     whole, left, obstacle = frozenset[str](), "", ""
     while True:
         names = whole if options.sparse_networks and not obstacle else None
-        imported = import_model(source, foreign="keep", whole=names, may_be_hopeless=False, may_add=options.may_add)
+        imported = import_model(
+            source,
+            foreign="keep",
+            whole=names,
+            may_be_hopeless=False,
+            may_add=options.may_add,
+            may_raise=names is not None and options.may_add,
+        )
         if names is not None:
             obstacle = obstacle_of(imported.model)
             if obstacle:

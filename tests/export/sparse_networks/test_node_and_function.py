@@ -211,12 +211,14 @@ def test_a_model_without_networks_keeps_its_ir_version() -> None:
 
 
 @pytest.mark.parametrize("opset", [7, 8, 9, 10])
-def test_a_model_of_an_older_opset_keeps_to_standard_operators(opset: int) -> None:
+def test_a_model_of_an_older_opset_is_raised(opset: int) -> None:
     result = redpebble.optimize(older(4, opset), target="ort")
-    assert result.obstacle == f"the model's opset is {opset}, a sparse network needs 11"
-    assert not result.networks
-    assert DOMAIN not in result.model.opset_imports
-    assert result.model.ir_version == 4
+    assert not result.obstacle
+    assert result.networks
+    assert (result.model.opset_imports[""], result.model.ir_version) == (11, 8)
+    feeds = {"x": normal(3, 16)}
+    (expected,), (found,) = (answers(each, feeds) for each in (older(4, opset), result.proto))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_model_without_sparse_layers_says_so() -> None:
