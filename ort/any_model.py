@@ -9,6 +9,7 @@ import onnxruntime
 from typing_extensions import Unpack
 
 from redpebble.foundation.log import LOG
+from redpebble.ort.counters import count
 from redpebble.ort.model_looks import NOTHING_TAKEN, why_dense
 from redpebble.ort.session_arguments import OtherArguments, Providers, SessionArguments
 
@@ -48,6 +49,7 @@ def session(
             LOG.debug("onnxruntime does not take the model as it is")
         else:
             LOG.warning(NOTHING_TAKEN, why)
+            count("models_left")
             return made
     from redpebble.ort.session import optimized_session
 

@@ -11,6 +11,7 @@ from redpebble.foundation.log import LOG
 from redpebble.foundation.threads import usable_threads
 from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.ort.counters import count
 from redpebble.ort.custom_ops.network_session import NetworkSession
 from redpebble.ort.custom_ops.node import one_line
 from redpebble.runtime.jit import host_target
@@ -77,17 +78,18 @@ def network_in_session(
     Raises:
         ValueError: the node is not one that this version wrote, or was changed since.
     """
-    identity, count = checked_identity(op_type, attributes, constants), threads or usable_threads()
+    identity, number = checked_identity(op_type, attributes, constants), threads or usable_threads()
     try:
-        artefact = _compiled(identity, op_type, attributes, constants, host_target(), count)
+        artefact = _compiled(identity, op_type, attributes, constants, host_target(), number)
         return load_network(*artefact, IN_ONNXRUNTIME)
     except Exception as error:  # whatever it is, the network says in standard operators what it computes
         line = f"{op_type} runs as its function, without native code: {one_line(error)}"
+        count("networks_as_functions")
         if given_up is None:
             LOG.warning("%s", line)
         else:
             given_up.append(line)
-    return _run_by_onnxruntime(op_type, attributes, constants, count)
+    return _run_by_onnxruntime(op_type, attributes, constants, number)
 
 
 def _run_by_onnxruntime(op_type: str, attributes: Attributes, constants: Constants, threads: int) -> NetworkSession:
@@ -117,7 +119,10 @@ def _compiled(
     identity: str, op_type: str, attributes: Attributes, constants: Constants, cpu: CpuTarget, threads: int
 ) -> Artefact:
     key = code_key(identity, cpu, threads)
-    artefact = ready_code().get(key) or load(default_folder(), key)
+    ready = ready_code().get(key)
+    artefact = ready or load(default_folder(), key)
+    if artefact is not None and ready is None:
+        count("networks_from_cache")
     if artefact is None:
         from redpebble.compiler import native_code
         from redpebble.export.sparse_networks.node_content import network_model
@@ -125,5 +130,6 @@ def _compiled(
 
         model = network_model(op_type, attributes, constants)
         artefact = native_code(model, Options(threads=threads, is_node=True), target=cpu, cache=False)
+        count("networks_compiled")
         store(default_folder(), key, artefact)
     return artefact

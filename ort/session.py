@@ -20,6 +20,7 @@ from redpebble.foundation.log import LOG
 from redpebble.foundation.threads import usable_threads
 from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
 from redpebble.model_digest import model_digest
+from redpebble.ort.counters import count
 from redpebble.ort.custom_ops.node import one_line
 from redpebble.ort.model_looks import NOTHING_TAKEN, holds_networks, why_dense
 from redpebble.ort.native.tables import CODES_COUNT, OPERATOR_COUNT
@@ -156,8 +157,10 @@ def _ways(model: "Source", wanted: _Wanted, made: list[str]) -> "Iterator[_Ready
         note_use(path)
         if content:
             LOG.info("the optimized model came from the cache, %s", folder)
+            count("models_from_cache")
         else:
             LOG.warning(NOTHING_TAKEN, "no layer is taken, as was found before")
+            count("models_left")
         yield _Ready(content or _as_it_is(model), is_original=not content, is_recalled=bool(content))
     ready = _made_ready(model, path, wanted, made)
     yield ready
@@ -221,6 +224,7 @@ def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
     why = why_dense(model) if isinstance(model, onnx_ir.Model) else ""
     if why:
         LOG.warning(NOTHING_TAKEN, why)
+        count("models_left")
         return _Ready(_as_it_is(model))
     from redpebble.compiler import network_code, optimized
     from redpebble.frontend.reading.function_calls import check_written_out
@@ -237,11 +241,14 @@ def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
             except Exception as error:
                 LOG.info("a network was not compiled from the IR: %s", one_line(error))
                 return  # its node may be
+            count("networks_compiled")
             made.append(key)
             store(default_folder(), key, ready_code()[key])
 
     begun = time.perf_counter()
     found = optimized(model, Options("optimize", rows=wanted.rows), on_network)
+    count("models_optimized" if found.networks else "models_left")
+    count("optimizing_seconds", time.perf_counter() - begun)
     if not found.networks:
         LOG.warning(NOTHING_TAKEN, found.obstacle)
     elif LOG.isEnabledFor(logging.INFO):  # the work is counted for this line alone

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from redpebble.frontend.errors import ModelError as ModelError
     from redpebble.frontend.errors import UnsupportedModelError as UnsupportedModelError
     from redpebble.ort.any_model import session as session
+    from redpebble.ort.counters import counters as counters
     from redpebble.ort.provider.register import register as register
     from redpebble.ort.provider.register import unregister as unregister
     from redpebble.ort.session import get_library_path as get_library_path
@@ -43,6 +44,7 @@ __all__ = [
     "calibrate",
     "check",
     "compile",
+    "counters",
     "explain",
     "finetune",
     "get_library_path",
@@ -64,6 +66,7 @@ _HOMES = {
     "calibrate": "redpebble.tuning.machines",
     "check": "redpebble.tools.checking",
     "compile": "redpebble.compiler",
+    "counters": "redpebble.ort.counters",
     "explain": "redpebble.tools.explain.commands",
     "finetune": "redpebble.training.finetune",
     "get_library_path": "redpebble.ort.session",

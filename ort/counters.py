@@ -1,0 +1,41 @@
+"""Counts of what the sessions of this process are made of: for the metrics of a server."""
+
+from functools import cache
+from threading import Lock
+from typing import Final, Literal, get_args
+
+Name = Literal[
+    "models_optimized",
+    "models_from_cache",
+    "models_left",
+    "optimizing_seconds",
+    "networks_compiled",
+    "networks_from_cache",
+    "networks_as_functions",
+]
+
+NAMES: Final[tuple[Name, ...]] = get_args(Name)
+
+LOCK: Final = Lock()
+
+
+def counters() -> dict[str, float]:
+    """Return counts of this process since its start: of models given to `session`, and of their sparse networks.
+
+    A model is optimized, comes from the cache, or is left to onnxruntime, where nothing gains; `optimizing_seconds` are
+    those of all that were optimized, compilation included. A network is compiled, comes from the cache, or runs as its
+    function, without native code, which is what a server should warn of.
+    """
+    with LOCK:
+        return {name: _counted()[name] for name in NAMES}
+
+
+def count(name: Name, amount: float = 1) -> None:
+    """Add to a count."""
+    with LOCK:
+        _counted()[name] += amount
+
+
+@cache
+def _counted() -> dict[Name, float]:
+    return dict.fromkeys(NAMES, 0)
