@@ -203,12 +203,12 @@ def text_of(found: Mapping[str, Mapping[int, Prices]]) -> str:
 
 def _streams_of(names: Iterable[str]) -> Iterator[str]:
     """Yield the lines of the speeds of reading of some machines, with the widest vectors that were measured there."""
-    widest: dict[str, Machine] = {}
-    for measured in sorted(measured_machines(), key=lambda one: one.lanes):
-        widest[measured.name] = with_streams(measured)
+    machines = [*measured_machines()]
     for name in names:
-        if name in widest:
-            yield f'    "{name}": ({_number(widest[name].l3_ns)}, {_number(widest[name].dram_ns)}),'
+        own = [measured for measured in machines if measured.name == name]
+        if own:
+            machine = with_streams(max(own, key=lambda one: one.lanes))
+            yield f'    "{name}": ({_number(machine.l3_ns)}, {_number(machine.dram_ns)}),'
 
 
 def _number(value: float) -> str:

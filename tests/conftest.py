@@ -16,16 +16,19 @@ settings.register_profile("redpebble", phases=[phase for phase in Phase if phase
 settings.load_profile("redpebble")
 
 SEARCHES: Final = (
+    "tests/dialect/ops/test_network.py",
     "tests/distributed/plans/test_plans.py",
     "tests/end_to_end/test_commands_explain.py::test_the_page_needs_nothing_but_itself",
+    "tests/end_to_end/test_order_execution.py",
+    "tests/lowering/neurons/test_connection_stream.py",
     "tests/passes/network/test_schedule_connections.py",
     "tests/test_pages.py::test_the_code_of_a_page_runs[theory.md]",
     "tests/theory/partition/",
     "tests/theory/pebbling/",
     "tests/tools/explain/test_sweep.py",
-    "tests/tools/test_json_reports.py::test_every_command_writes_json",
+    "tests/tools/test_json_reports.py::test_json_of_every_command",
 )
-"""Tests of compiled searches, whose loops take a minute to compile."""
+"""Tests of compiled loops of searches, which take a minute to compile."""
 
 SOURCES: Final = (
     "tests/test_architecture.py",

@@ -160,11 +160,12 @@ def test_the_body_of_a_network_is_one_node_of_onnxruntime_and_its_stem_stays() -
     assert optimized.gain is not None
     assert 1 < optimized.gain.ratio < 7
     assert "x predicted in a session at 1\N{NO-BREAK SPACE}image, at most " in headline(optimized)[0]
+    # the first one of ours has the function of standard operators
+    plain, *ours = plain_session(model, 1), plain_session(written, 1), redpebble.session(optimized.model)
     for batch in (1, 7):
         feeds = net.images(batch)
-        (expected,) = plain_session(model, 1).run(None, feeds)
-        native = redpebble.session(model)
-        for session in (plain_session(written, 1), native):  # the first one has the function of standard operators
+        (expected,) = plain.run(None, feeds)
+        for session in ours:
             np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-4, atol=1e-5)
 
 

@@ -45,8 +45,12 @@ def check(target: CpuTarget, weighting: Weighting, lengths: Sequence[int], mask:
 @best_target_first
 @pytest.mark.parametrize(
     "roundings",
-    [Roundings(weights=WEIGHTS), Roundings(PRODUCTS), Roundings(scores=SCORES), Roundings(PRODUCTS, SCORES, WEIGHTS)],
-    ids=["weights", "products", "scores", "all"],
+    [
+        pytest.param(Roundings(weights=WEIGHTS), id="weights", marks=pytest.mark.slow),
+        pytest.param(Roundings(PRODUCTS), id="products", marks=pytest.mark.slow),
+        pytest.param(Roundings(scores=SCORES), id="scores", marks=pytest.mark.slow),
+        pytest.param(Roundings(PRODUCTS, SCORES, WEIGHTS), id="all"),
+    ],
 )
 def test_codes_are_those_of_float64(target: CpuTarget, roundings: Roundings) -> None:
     check(target, Weighting(0.25, roundings=roundings), (1, 7, 33, 132, 133, 700))

@@ -130,8 +130,20 @@ WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize("size", [(9, 11), (16, 16), (3, 70), (5, 1)], ids=str)
-@pytest.mark.parametrize("form", WINDOWS, ids=str)
+SHAPES = [(9, 11), (16, 16), (3, 70), (5, 1)]
+
+
+@pytest.mark.parametrize(
+    ("form", "size"),
+    [
+        # by default each window at one size, and each size with several windows
+        pytest.param(
+            form, size, id=f"{form}-{size}", marks=[] if at == (number + 1) % len(SHAPES) else pytest.mark.slow
+        )
+        for number, form in enumerate(WINDOWS)
+        for at, size in enumerate(SHAPES)
+    ],
+)
 def test_windows_strides_pads_and_dilations_are_exact(form: WindowAttr, size: tuple[int, int]) -> None:
     if 0 in form.result_size(*size):
         pytest.skip("no result")
