@@ -231,7 +231,6 @@ def place_of(file: Path) -> str:
 PLACES = {place_of(file).removesuffix("/__init__"): place_of(file) for file in FILES}
 
 
-@cache
 def floor_of(place: str) -> int:
     """The floor on which a module stands: the longest entry decides."""
     entries = [floor for floor in FLOORS if place == floor or place.startswith(f"{floor}/")]
@@ -274,20 +273,18 @@ def test_the_core_does_without_the_wings() -> None:
 
 
 def test_a_constant_is_written_once() -> None:
-    values: dict[str, list[tuple[str, ast.expr]]] = {}
+    values: dict[str, dict[str, ast.expr]] = {}
     for file in FILES:
         for node in tree_of(file).body:
             match node:
                 case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), _, ast.expr() as value):
                     if name.isupper():
-                        values.setdefault(name, []).append((name_of(file), value))
+                        values.setdefault(name, {})[name_of(file)] = value
                 case _:
                     pass
-    homes: dict[tuple[str, str], set[str]] = {}
-    for name, found in values.items():
-        for home, value in found if len(found) > 1 else ():  # text of large tables takes seconds
-            homes.setdefault((name, ast.unparse(value)), set()).add(home)
-    assert not {key: files for key, files in homes.items() if len(files) > 1 and not key[1].startswith("TypeVar")}
+    homes = {name: Counter(map(ast.unparse, found.values())) for name, found in values.items() if len(found) > 1}
+    found = [(name, text) for name, texts in homes.items() for text, count in texts.items() if count > 1]
+    assert not [(name, text, [*values[name]]) for name, text in found if not text.startswith("TypeVar")]
 
 
 def test_heavy_packages_stay_in_their_layers() -> None:
