@@ -12,7 +12,6 @@ n steps there: read the rows' sums, do the steps, write the sums. Registers, for
 Sums are float32. The instruction takes denormal numbers to be 0.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from llvmlite import ir
@@ -20,33 +19,24 @@ from llvmlite import ir
 from redpebble.kernels.byte_lookup import VECTOR
 from redpebble.kernels.formats.bfloat_pairs import MOST_INPUTS, STEP_INPUTS, TURNS
 from redpebble.kernels.formats.bfloat_pairs import WIDTHS as COLUMNS
-from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups
+from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, Vectors
 from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.llvm.builder import (
-    ALIGNMENT,
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    byte_at,
-    counted_loop,
-    float_at,
-    i64,
-    reduce_loop,
-)
+from redpebble.lowering.llvm.builder import Code
+from redpebble.lowering.llvm.flow import call, fold, loop, room
 from redpebble.lowering.llvm.gather_scatter import splat_int
 from redpebble.lowering.llvm.interleaving import interleaved
 from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import Lanes, int_constants
+from redpebble.lowering.llvm.values import ALIGNMENT, BYTE, FLOAT_BYTES, I16, I32, I64, Bytes, Floats, Ints, Number
+from redpebble.lowering.llvm.vectors import int_constants
 
 BLOCK_BYTES: Final = 12
 
 LANES: Final = 16
 
 WORDS: Final = ir.VectorType(I32, LANES)
-BYTES: Final = ir.VectorType(ir.IntType(8), VECTOR)
-HALVES: Final = ir.VectorType(ir.IntType(16), 2 * LANES)
+BYTES: Final = ir.VectorType(BYTE, VECTOR)
+HALVES: Final = ir.VectorType(I16, 2 * LANES)
+FOURS: Final = ir.VectorType(I64, 8)
 
 PRODUCTS: Final = "llvm.x86.avx512bf16.dpbf16ps.512"
 ROUND: Final = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
@@ -61,13 +51,10 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     if not code.target.has_bfloat:
         raise ValueError("kernel bfloat_pairs needs a CPU with avx512_bf16")
 
-    def enter(groups: RowGroups, x: ir.Value, inputs: ir.Value) -> ir.Value:
-        builder, size = groups.builder, _line_bytes(groups)
-        with builder.goto_entry_block():
-            lines = builder.alloca(ir.IntType(8), i64(size * (MOST_INPUTS + 1)))
-        lines.align = ALIGNMENT
-        builder.call(_rounding(code, groups.chunk.width, groups.chunk.vectors), [x, lines, inputs])
-        return lines
+    def enter(groups: RowGroups, x: Floats, inputs: Number) -> Floats:
+        lines = room(x, _line_bytes(groups) * (MOST_INPUTS + 1))
+        call(_rounding(code, groups.chunk.width, groups.chunk.vectors), x, lines, inputs)
+        return lines.cast(Floats)
 
     kernel = BlockKernel("bfloat_pairs", TURNS, COLUMNS[-1] // LANES, _products, STEP_INPUTS, BLOCK_BYTES, enter)
     return kernel.emit(code, form)
@@ -81,59 +68,49 @@ def _rounding(code: Code, width: int, vectors: int) -> ir.Function:
     """Return `void (x, lines, inputs)`: a line of zeros, and one of each row of x in tiles of `width` columns."""
     size = vectors * LANES * FLOAT_BYTES // 2
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, lines, inputs = args
-        lanes = Lanes(builder, code.target, LANES)
-        zero = ir.Constant(WORDS, 0)
+    @code.kernel(f"round_lines_w{width}_v{vectors}")
+    def kernel(x: Floats, lines: Bytes, inputs: Number) -> None:
+        builder, lanes = x.builder, code.lanes(x, LANES)
         for part in range(0, size, VECTOR):
-            builder.store(zero, byte_at(builder, lines, i64(part)), align=ALIGNMENT)
+            builder.store(ir.Constant(WORDS, 0), lines.after(part).value, align=ALIGNMENT)
         order = int_constants([0, 4, 1, 5, 2, 6, 3, 7])
-        with counted_loop(builder, inputs) as row:
-            source = float_at(builder, x, builder.mul(row, i64(width)))
-            line = byte_at(builder, lines, builder.mul(builder.add(row, i64(1)), i64(size)))
+        with loop(inputs) as row:
+            source = x.at(row * width)
+            line = lines.after((row + 1) * size)
+            # two vectors of columns are rounded into one, in quarters that stand in turns
             for part in range(size // VECTOR):
-                low, high = (
-                    lanes.load(float_at(builder, source, i64(LANES * (2 * part + half))), VECTOR) for half in (0, 1)
-                )
-                halves = call_intrinsic(builder, ROUND, HALVES, [high, low])
-                fours = builder.bitcast(halves, ir.VectorType(I64, 8))
+                low, high = (lanes.load(source.at(LANES * (2 * part + half)), VECTOR) for half in (0, 1))
+                fours = builder.bitcast(call_intrinsic(builder, ROUND, HALVES, [high, low]), FOURS)
                 made = builder.shuffle_vector(fours, fours, order)
-                builder.store(made, byte_at(builder, line, i64(VECTOR * part)), align=ALIGNMENT)
+                builder.store(made, line.after(VECTOR * part).value, align=ALIGNMENT)
 
-    return code.function(f"round_lines_w{width}_v{vectors}", [POINTER, POINTER, I64], body)
+    return kernel
 
 
-def _products(groups: RowGroups, work: GroupWork, initial: Sequence[ir.Value]) -> list[ir.Value]:
+def _products(groups: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
     """Return the sums after `work.count` steps of each row."""
-    builder, vectors = groups.builder, groups.chunk.vectors
+    builder, lanes, vectors = work.x.builder, groups.lanes, groups.chunk.vectors
+    lines, weights = work.x.cast(Bytes), work.weights.cast(Ints)
     # offsets are for tiles of the widest kind
-    scale = COLUMNS[-1] // (LANES * vectors)
+    unit = 8 * LANES * vectors // COLUMNS[-1]
 
-    def step(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-        words = builder.mul(index, i64(TURNS))
-        totals: list[ir.Value] = []
+    def step(index: Number, sums: Vectors) -> Vectors:
+        words = index * TURNS
+        totals: Vectors = []
         for row in range(TURNS):
-            weight = builder.load(float_at(builder, work.weights, builder.add(words, i64(row))), typ=I32)
-            both = splat_int(groups.lanes, weight)
-            places = [
-                builder.gep(
-                    work.offsets,
-                    [builder.add(builder.mul(words, i64(STEP_INPUTS)), i64(STEP_INPUTS * row + side))],
-                    source_etype=ir.IntType(16),
-                )
-                for side in range(STEP_INPUTS)
-            ]
-            offsets = [builder.zext(builder.load(place, typ=ir.IntType(16)), I64) for place in places]
-            lines = [builder.gep(work.x, [offset], source_etype=ir.IntType(64 // scale)) for offset in offsets]
+            # the weights of two inputs in a word, and the rounded columns of these inputs
+            both = splat_int(lanes, weights.narrow(words + row).value)
+            places = [work.offsets.at(words * STEP_INPUTS + (STEP_INPUTS * row + side)) for side in range(STEP_INPUTS)]
+            pair = [lines.after(offset * unit) for offset in [place[0] for place in places]]
             for part in range(vectors // 2):
                 one, other = (
-                    builder.load(byte_at(builder, line, i64(VECTOR * part)), align=ALIGNMENT, typ=BYTES)
-                    for line in lines
+                    builder.load(line.after(VECTOR * part).value, align=ALIGNMENT, typ=BYTES) for line in pair
                 )
+                # columns of one input next to those of the other one, and their products
                 for half in (0, 1):
                     pairs = builder.bitcast(interleaved(builder, one, other, 2, bool(half)), WORDS)
                     before = sums[row * vectors + 2 * part + half]
-                    totals.append(call_intrinsic(builder, PRODUCTS, groups.lanes.float_vector, [before, pairs, both]))
+                    totals.append(call_intrinsic(builder, PRODUCTS, lanes.float_vector, [before, pairs, both]))
         return totals
 
-    return reduce_loop(builder, work.count, initial, step)
+    return fold(work.count, initial, step)

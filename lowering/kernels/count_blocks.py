@@ -12,16 +12,17 @@ Registers: see `block_loop`, with 2 rows and up to 4 vectors. Steps stand one af
     step n - 1  ...              weights and offsets count back from their ends, so they do not depend on n
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from llvmlite import ir
 
 from redpebble.kernels.formats.count_blocks import MOST_CONNECTIONS, ROWS
-from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, load_index, merged
+from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, Vectors
 from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, Code, i64
+from redpebble.lowering.llvm.builder import Code
+from redpebble.lowering.llvm.flow import Blocks
+from redpebble.lowering.llvm.values import FLOAT_BYTES, I32, Ints
 
 MOST_VECTORS: Final = 4
 """Vectors of columns a row has at once: the sums of two rows, a weight and an operand fit 16 registers."""
@@ -32,26 +33,24 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     return BlockKernel("count_blocks", ROWS, MOST_VECTORS, _products).emit(code, form)
 
 
-def _products(pairs: RowGroups, work: GroupWork, initial: Sequence[ir.Value]) -> list[ir.Value]:
+def _products(pairs: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
     """Return the sums after `work.count` connections of each row."""
-    builder = pairs.builder
-    start, steps = builder.block, range(MOST_CONNECTIONS + 1)
-    left = [builder.append_basic_block(f"left{step}") for step in steps]
-    never = builder.append_basic_block("never")
-    switch = builder.switch(builder.trunc(work.count, I32), never)
+    steps, builder = range(MOST_CONNECTIONS + 1), work.x.builder
+    # a switch to the step from which as many are left as there are connections
+    start = builder.block
+    flow = Blocks(builder, *(f"left{step}" for step in steps), "never")
+    switch = builder.switch(work.count.narrow(I32).value, flow.blocks["never"])
     for step in steps:
-        switch.add_case(ir.Constant(I32, step), left[step])
-    builder.position_at_end(never)
+        switch.add_case(ir.Constant(I32, step), flow.blocks[f"left{step}"])
+    flow.at("never")
     builder.unreachable()
-    builder.position_at_end(left[-1])
+    # the steps, the last one first, as weights and offsets count back from their ends
+    flow.at(f"left{steps[-1]}")
     from_ends = replace(work, weights=work.weights_end, offsets=work.offsets_end)
-    sums: list[ir.Value] = list(initial)
+    sums = initial
     for step in reversed(steps[1:]):
-        both = load_index(builder, work.offsets_end, -4 * step)
-        halves = builder.and_(both, i64(0xFFFF)), builder.lshr(both, i64(16))
-        sums = pairs.multiplied(from_ends, -ROWS * FLOAT_BYTES * step, halves, sums)
-        builder.branch(left[step - 1])
-        builder.position_at_end(left[step - 1])
-        entered = zip(initial, sums, strict=True)
-        sums = [merged(builder, {start: value, left[step]: total}) for value, total in entered]
+        both = work.offsets_end.cast(Ints)[-step]
+        sums = pairs.multiplied(from_ends, -ROWS * FLOAT_BYTES * step, (both & 0xFFFF, both >> 16), sums)
+        step_end = flow.enter(f"left{step - 1}")
+        sums = flow.merged({start: initial, step_end: sums})
     return sums

@@ -9,26 +9,19 @@
 An operand is a feature-major buffer [features][width], one row for all features, or a constant per feature.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from llvmlite import ir
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.lowering.kernels.kernel_form import activated, activation_key
-from redpebble.lowering.llvm.builder import (
-    FLOAT_BYTES,
-    I64,
-    POINTER,
-    Cell,
-    Code,
-    counted_loop,
-    float_at,
-    i64,
-)
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.llvm.builder import Code
+from redpebble.lowering.llvm.flow import loop
+from redpebble.lowering.llvm.values import FLOAT_BYTES, Floats, Number
+from redpebble.lowering.llvm.vectors import Lanes
 
 Operand = Literal["tile", "one_row", "per_feature", "first_column", "one_value"]
 """Layout of an operand, read for feature k and column t: [k][t], [0][t], [k], [k][0], or [0]."""
@@ -70,49 +63,59 @@ def binary(code: Code, form: BinaryForm) -> ir.Function:
 
     A vector holds columns of one feature; in a tile of one column it holds features.
     """
-    lanes = code.target.lanes if form.width == 1 else code.column_lanes(form.width)
+    width = code.target.lanes if form.width == 1 else code.column_lanes(form.width)
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        left, right, y, features = args
-        vectors = code.lanes(builder, lanes)
-        with counted_loop(builder, features, lanes if form.width == 1 else 1) as feature:
-            for column in range(0, form.width, lanes):
+    @code.kernel(form.key)
+    def kernel(left: Floats, right: Floats, y: Floats, features: Number) -> None:
+        lanes = code.lanes(left, width)
+        with loop(features, width if form.width == 1 else 1) as feature:
+            for column in range(0, form.width, width):
                 cell = Cell(feature, form.width, column)
-                first = _read(vectors, form.left, left, cell)
-                second = _read(vectors, form.right, right, cell)
-                result = ARITHMETIC[form.op](vectors, first, second)
-                vectors.store(result, cell.address(builder, y), FLOAT_BYTES * lanes)
+                first = _read(lanes, form.left, left, cell)
+                second = _read(lanes, form.right, right, cell)
+                result = ARITHMETIC[form.op](lanes, first, second)
+                lanes.store(result, cell.of(y), FLOAT_BYTES * width)
 
-    return code.function(form.key, [POINTER, POINTER, POINTER, I64], body)
+    return kernel
 
 
-def _read(lanes: Lanes, kind: Operand, pointer: ir.Value, cell: Cell) -> ir.Value:
+class Cell(NamedTuple):
+    """A feature of a column of a tile, in feature-major buffers [features, width]."""
+
+    feature: Number
+    width: int
+    column: int
+
+    def of(self, buffer: Floats) -> Floats:
+        """Return its address in a buffer."""
+        return buffer.at(self.feature * self.width + self.column)
+
+
+def _read(lanes: Lanes, kind: Operand, buffer: Floats, cell: Cell) -> ir.Value:
     """Return the vector of an operand at `cell`."""
-    builder = lanes.builder
     match kind:
         case "tile":
-            return lanes.load(cell.address(builder, pointer), FLOAT_BYTES * lanes.width)
+            return lanes.load(cell.of(buffer), FLOAT_BYTES * lanes.width)
         case "one_row" if cell.width > 1:
-            return lanes.load(cell._replace(feature=i64(0)).address(builder, pointer), FLOAT_BYTES * lanes.width)
+            return lanes.load(buffer.at(cell.column), FLOAT_BYTES * lanes.width)
         case "per_feature" if cell.width == 1:
-            return lanes.load(float_at(builder, pointer, cell.feature), FLOAT_BYTES)
+            return lanes.load(buffer.at(cell.feature))
         case "per_feature":
-            return lanes.splat(builder.load(float_at(builder, pointer, cell.feature), typ=FLOAT))
+            return lanes.splat(buffer[cell.feature])
         case "first_column":
-            return lanes.splat(builder.load(cell._replace(column=0).address(builder, pointer), typ=FLOAT))
+            return lanes.splat(buffer[cell.feature * cell.width])
         case "one_row" | "one_value":
-            return lanes.splat(builder.load(pointer, typ=FLOAT))
+            return lanes.splat(buffer[0])
 
 
 def activate(code: Code, activation: ActivationAttr | None, width: int) -> ir.Function:
     """Return `void (x, y, features)`, a copy where there is no activation; up to a vector behind y is overwritten."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, y, features = args
-        lanes = code.lanes(builder)
-        with counted_loop(builder, builder.mul(features, i64(width)), lanes.width) as start:
-            value = lanes.load(float_at(builder, x, start), FLOAT_BYTES)
-            (result,) = activated(lanes, activation, [value])
-            lanes.store(result, float_at(builder, y, start), FLOAT_BYTES)
+    @code.kernel(f"activate_{activation_key(activation)}_w{width}")
+    def kernel(x: Floats, y: Floats, features: Number) -> None:
+        lanes = code.lanes(x)
+        with loop(features * width, lanes.width) as start:
+            (result,) = activated(lanes, activation, [lanes.load(x.at(start))])
+            lanes.store(result, y.at(start))
 
-    return code.function(f"activate_{activation_key(activation)}_w{width}", [POINTER, POINTER, I64], body)
+    return kernel

@@ -11,17 +11,17 @@ Registers: see `block_loop`, with 4 rows and up to 2 vectors. Besides, for a rou
     offsets   quad & 0xFFFF, quad >> 16 & 0xFFFF, ...            scalar registers, just before their step
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from llvmlite import ir
 
 from redpebble.kernels.formats.narrow_blocks import GROUP_ROWS, STEPS
-from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, merged
+from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, Vectors
 from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES, I32, I64, Code, byte_at, i64
-from redpebble.lowering.llvm.prefetch import fetch_lines
+from redpebble.lowering.llvm.builder import Code
+from redpebble.lowering.llvm.flow import Blocks, select
+from redpebble.lowering.llvm.values import ALIGNMENT, FLOAT_BYTES, I32, Floats, Longs, Number, Shorts
 
 MOST_VECTORS: Final = 2
 """Vectors of columns a row has at once: the sums of four rows, their weights and operands fit 16 registers."""
@@ -35,95 +35,77 @@ AHEAD: Final = (2048, 1024)
 LINES: Final = tuple(STEPS * size // ALIGNMENT for size in (WEIGHT_BYTES, OFFSET_BYTES))
 """Cache lines of weights and offsets in a round."""
 
-Values = Sequence[ir.Value]
-
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return the kernel for tiles of `form.width` columns, see `BlockKernel`."""
     return BlockKernel("narrow_blocks", GROUP_ROWS, MOST_VECTORS, _products).emit(code, form)
 
 
-@dataclass(frozen=True)
-class _Round:
-    """State at the start of a round: rounds left with it, weights and offsets, the offsets of its steps, the sums.
+class _Round(NamedTuple):
+    """State of a round: rounds left with it, its weights and offsets, the offsets of its steps, the sums.
 
     All of these can enter a round at any step, so each is a value that comes from before the step or from the entry.
     """
 
-    values: Values
+    left: Number
+    weights: Floats
+    offsets: Shorts
+    quads: list[Number]
+    """The offsets of the steps, those of four rows in a word."""
+    sums: Vectors
 
     @classmethod
-    def at(cls, builder: ir.IRBuilder, start: Values, sums: Values) -> "_Round":
-        """Load the offsets of a round; `start` is the rounds left, and the addresses of its weights and offsets."""
-        for stream, distance, lines in zip(start[1:], AHEAD, LINES, strict=True):
-            fetch_lines(builder, byte_at(builder, stream, i64(distance)), lines)
-        quads = [byte_at(builder, start[2], i64(OFFSET_BYTES * step)) for step in range(STEPS)]
-        return cls([*start, *(builder.load(quad, typ=I64) for quad in quads), *sums])
-
-    @property
-    def quads(self) -> Values:
-        """The offsets of the steps, those of four rows in a word."""
-        return self.values[3 : 3 + STEPS]
-
-    @property
-    def sums(self) -> Values:
-        """The sums so far."""
-        return self.values[3 + STEPS :]
+    def at(cls, left: Number, weights: Floats, offsets: Shorts, sums: Vectors) -> "_Round":
+        """Load the offsets of a round."""
+        for stream, distance, lines in zip((weights, offsets), AHEAD, LINES, strict=True):
+            stream.after(distance).fetch(lines)
+        quads = [offsets.after(OFFSET_BYTES * step).cast(Longs) for step in range(STEPS)]
+        return cls(left, weights, offsets, [quad[0] for quad in quads], sums)
 
 
-def _products(fours: RowGroups, work: GroupWork, initial: Values) -> list[ir.Value]:
+def _products(fours: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
     """Return the sums after `work.count` connections of each row."""
-    builder = fours.builder
     # the first round begins as many steps early as are skipped, so the others begin where they should
-    skipped = builder.and_(builder.neg(work.count), i64(STEPS - 1))
-    rounds = builder.lshr(builder.add(work.count, i64(STEPS - 1)), i64(STEPS.bit_length() - 1))
-    weights = byte_at(builder, work.weights, builder.mul(skipped, i64(-WEIGHT_BYTES)))
+    skipped = -work.count & (STEPS - 1)
+    rounds = (work.count + (STEPS - 1)) >> (STEPS.bit_length() - 1)
+    weights = work.weights.after(skipped * -WEIGHT_BYTES)
     # packing puts the offsets of a round of idle connections before the first ones
-    offsets = byte_at(builder, work.offsets, builder.mul(builder.sub(i64(STEPS), skipped), i64(OFFSET_BYTES)))
-    entry = _Round.at(builder, [rounds, weights, offsets], initial)
-    start, done = builder.block, builder.append_basic_block("sums")
-    steps = [builder.append_basic_block(f"step{step}") for step in range(STEPS)]
-    nothing = builder.icmp_unsigned("==", work.count, i64(0))
-    switch = builder.switch(builder.trunc(builder.select(nothing, i64(STEPS), skipped), I32), done)
-    for step, block in enumerate(steps):
-        switch.add_case(ir.Constant(I32, step), block)
-    last = _emit_rounds(fours, work, entry, [start, *steps, done])
-    return [merged(builder, {start: a, steps[-1]: b}) for a, b in zip(initial, last.sums, strict=True)]
+    offsets = work.offsets.after((STEPS - skipped) * OFFSET_BYTES)
+    entry = _Round.at(rounds, weights, offsets, initial)
+    # a switch to the first step that is not skipped, past all steps where there is no connection
+    builder = work.x.builder
+    start = builder.block
+    flow = Blocks(builder, "sums", *(f"step{step}" for step in range(STEPS)), "again")
+    first = select(work.count == 0, STEPS, skipped).narrow(I32)
+    switch = builder.switch(first.value, flow.blocks["sums"])
+    for step in range(STEPS):
+        switch.add_case(ir.Constant(I32, step), flow.blocks[f"step{step}"])
+    last = _emit_rounds(fours, work, entry, flow, start)
+    return flow.merged({start: initial, flow.blocks[f"step{STEPS - 1}"]: last.sums})
 
 
-def _emit_rounds(fours: RowGroups, work: GroupWork, entry: _Round, blocks: Sequence[ir.Block]) -> _Round:
-    """Emit all rounds, which come from the first of the blocks and leave to the last; return the state after a round.
-
-    The blocks between are the steps, at any of which the first round is entered.
-    """
-    builder, (start, *steps, done) = fours.builder, blocks
-    builder.position_at_end(steps[0])
-    head = [merged(builder, {start: value}) for value in entry.values]
-    state = _Round([*head])
+def _emit_rounds(fours: RowGroups, work: GroupWork, entry: _Round, flow: Blocks, start: ir.Block) -> _Round:
+    """Emit all rounds, the first of which is entered from `start` at any step; return the state after a round."""
+    flow.at("step0")
+    head = state = flow.merged({start: entry})
     for step in range(STEPS):
         if step > 0:
-            builder.branch(steps[step])
-            builder.position_at_end(steps[step])
-            pairs = zip(entry.values, state.values, strict=True)
-            state = _Round([merged(builder, {start: value, steps[step - 1]: now}) for value, now in pairs])
-        here = replace(work, weights=state.values[1])
-        sums = fours.multiplied(here, WEIGHT_BYTES * step, _parts(builder, state.quads[step]), state.sums)
-        state = _Round([*state.values[: 3 + STEPS], *sums])
-    left = builder.sub(state.values[0], i64(1))
-    again = builder.append_basic_block("again")
-    builder.cbranch(builder.icmp_unsigned("==", left, i64(0)), done, again)
-    builder.position_at_end(again)
-    sizes = (WEIGHT_BYTES * STEPS, OFFSET_BYTES * STEPS)
-    streams = [byte_at(builder, stream, i64(size)) for stream, size in zip(state.values[1:3], sizes, strict=True)]
-    for phi, value in zip(head, _Round.at(builder, [left, *streams], state.sums).values, strict=True):
-        phi.add_incoming(value, again)
-    builder.branch(steps[0])
-    builder.position_at_end(done)
+            before = flow.enter(f"step{step}")
+            state = flow.merged({start: entry, before: state})
+        here = replace(work, weights=state.weights)
+        sums = fours.multiplied(here, WEIGHT_BYTES * step, _parts(state.quads[step]), state.sums)
+        state = state._replace(sums=sums)
+    left = state.left - 1
+    flow.branch(left == 0, "sums", "again")
+    flow.at("again")
+    streams = state.weights.after(WEIGHT_BYTES * STEPS), state.offsets.after(OFFSET_BYTES * STEPS)
+    flow.come_back(head, _Round.at(left, *streams, state.sums))
+    flow.enter("step0")
+    flow.at("sums")
     return state
 
 
-def _parts(builder: ir.IRBuilder, quad: ir.Value) -> list[ir.Value]:
+def _parts(quad: Number) -> list[Number]:
     """Return the four 16-bit numbers in a word, by as few instructions as there are."""
-    low, high = builder.and_(quad, i64(0xFFFFFFFF)), builder.lshr(quad, i64(32))
-    parts = [builder.and_(quad, i64(0xFFFF)), builder.lshr(low, i64(16)), builder.and_(high, i64(0xFFFF))]
-    return [*parts, builder.lshr(quad, i64(48))]
+    low, high = quad & 0xFFFFFFFF, quad >> 32
+    return [quad & 0xFFFF, low >> 16, high & 0xFFFF, quad >> 48]

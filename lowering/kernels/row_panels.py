@@ -22,25 +22,11 @@ from llvmlite import ir
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.kernels.formats.row_panels import READ_AHEAD, SECTIONS, Section
 from redpebble.kernels.row_segments import OFFSET_UNIT
-from redpebble.lowering.kernels.block_loop import load_index
-from redpebble.lowering.kernels.kernel_form import (
-    LinearForm,
-    activated,
-    activation_key,
-)
-from redpebble.lowering.llvm.builder import (
-    FLOAT_BYTES,
-    I64,
-    POINTER,
-    Code,
-    ColumnChunk,
-    byte_at,
-    float_at,
-    i64,
-    reduce_loop,
-)
-from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key
+from redpebble.lowering.llvm.builder import Code, ColumnChunk
+from redpebble.lowering.llvm.flow import call, fold
+from redpebble.lowering.llvm.values import FLOAT_BYTES, Floats, Ints, Number
+from redpebble.lowering.llvm.vectors import Lanes
 
 LINE_FLOATS = 16
 
@@ -51,18 +37,44 @@ WEIGHTS_AHEAD = 512
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return `void (x, y, heads, records, inputs, weights, bias, inputs, outputs)`."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        _Panels(code, builder, form).emit(args[:2], args[2:7])
+    @code.kernel(f"row_panels_{form.key}")
+    def kernel(
+        x: Floats,
+        y: Floats,
+        heads: Ints,
+        records: Ints,
+        inputs: Ints,
+        weights: Floats,
+        bias: Floats,
+        _inputs: Number,
+        _outputs: Number,
+    ) -> None:
+        panels = _Panels(code, form, x, y, bias)
+        at = _Place(records, inputs, weights)
+        for index, section in enumerate(SECTIONS):
+            at = fold(heads[index], at, lambda _, now, section=section: panels.emit(section, now))
 
-    return code.function(f"row_panels_{form.key}", [POINTER] * 7 + [I64, I64], body)
+    return kernel
+
+
+class _Place(NamedTuple):
+    """Where a panel begins: its record, its inputs and its weights."""
+
+    record: Ints
+    inputs: Ints
+    weights: Floats
+
+    def after(self, connections: Number, height: int = 1) -> "_Place":
+        """Return the place after connections that `height` rows share."""
+        return self._replace(inputs=self.inputs.at(connections), weights=self.weights.at(connections * height))
 
 
 class _Stream(NamedTuple):
     """Connections to come: their number, the inputs, and their weights, one for each row that shares them."""
 
-    length: ir.Value
-    inputs: ir.Value
-    weights: ir.Value
+    length: Number
+    inputs: Ints
+    weights: Floats
 
 
 def _even_chunks(code: Code, width: int) -> list[ColumnChunk]:
@@ -79,40 +91,24 @@ class _Panels:
     """The code of all panels of a layer."""
 
     code: Code
-    builder: ir.IRBuilder
     form: LinearForm
+    x: Floats
+    y: Floats
+    bias: Floats
 
-    def emit(self, tile: Sequence[ir.Value], arrays: Sequence[ir.Value]) -> None:
-        """Emit the panels of each section; `tile` is x and y, `arrays` are those of `PackedPanels`."""
-        heads, record, inputs, weights, bias = arrays
-        addresses: list[ir.Value] = [record, inputs, weights]
-        for index, section in enumerate(SECTIONS):
-            count = load_index(self.builder, heads, FLOAT_BYTES * index)
-            addresses = reduce_loop(
-                self.builder,
-                count,
-                addresses,
-                lambda _, now, section=section: self._emit_panel(section, (*tile, bias), now),
-            )
-
-    def _emit_panel(self, section: Section, buffers: Sequence[ir.Value], start: Sequence[ir.Value]) -> list[ir.Value]:
-        """Emit the panel whose record, inputs and weights start at addresses; return the addresses behind it.
+    def emit(self, section: Section, at: _Place) -> _Place:
+        """Emit the panel at a place; return that of the next one.
 
         Its weights are read for each chunk of columns, after the first one from the first-level cache.
         """
-        builder, height, (record, inputs, weights) = self.builder, section.height, start
-        x, y, bias = buffers
+        height = section.height
         for first, vectors in _even_chunks(self.code, self.form.width):
             form = _PanelForm(section, vectors, self.code.column_lanes(self.form.width), self.form.activation)
-            columns = [float_at(builder, buffer, i64(first)) for buffer in (x, y)]
-            builder.call(form.function(self.code), [*columns, bias, *start, i64(self.form.width)])
-        shared = load_index(builder, record, 0)
-        inputs = float_at(builder, inputs, shared)
-        weights = float_at(builder, weights, builder.mul(shared, i64(height)))
+            call(form.function(self.code), self.x.at(first), self.y.at(first), self.bias, *at, self.form.width)
+        after = at.after(at.record[0], height)
         for row in range(height if section.mixed else 0):
-            own = load_index(builder, record, FLOAT_BYTES * (1 + height + row))
-            inputs, weights = (float_at(builder, start, own) for start in (inputs, weights))
-        return [float_at(builder, record, i64(1 + height * (2 if section.mixed else 1))), inputs, weights]
+            after = after.after(at.record[1 + height + row])
+        return after._replace(record=at.record.at(1 + height * (2 if section.mixed else 1)))
 
 
 @dataclass(frozen=True)
@@ -128,10 +124,13 @@ class _PanelForm:
         """Return `void (x, y, bias, record, inputs, weights, width)`, x and y from the chunk's columns on."""
         shape = f"{self.section.height}{'mixed' if self.section.mixed else ''}_{self.vectors}x{self.lanes}"
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            _Chunk(code, builder, self, args).emit()
+        @code.kernel(f"panel_{shape}_{activation_key(self.activation)}")
+        def kernel(
+            x: Floats, y: Floats, bias: Floats, record: Ints, inputs: Ints, weights: Floats, width: Number
+        ) -> None:
+            _Chunk(code, self, x, y, bias, width).emit(_Place(record, inputs, weights))
 
-        return code.function(f"panel_{shape}_{activation_key(self.activation)}", [POINTER] * 6 + [I64], body)
+        return kernel
 
 
 @dataclass(frozen=True)
@@ -139,105 +138,104 @@ class _Chunk:
     """One panel for some columns, inside the function of its form."""
 
     code: Code
-    builder: ir.IRBuilder
     form: _PanelForm
-    args: Sequence[ir.Value]
+    x: Floats
+    y: Floats
+    bias: Floats
+    width: Number
 
     @property
     def lanes(self) -> Lanes:
         """Vectors of columns."""
-        return self.code.lanes(self.builder, self.form.lanes)
+        return self.code.lanes(self.x, self.form.lanes)
 
-    def emit(self) -> None:
+    def emit(self, at: _Place) -> None:
         """Emit all rows, some at a time where the registers do not hold the sums of all."""
-        builder, height = self.builder, self.form.section.height
-        *_, record, inputs, weights, _ = self.args
-        shared = _Stream(load_index(builder, record, 0), inputs, weights)
+        height, record = self.form.section.height, at.record
+        # a record: the number of shared inputs, the rows, and in mixed sections the numbers of each row's own inputs
+        shared = _Stream(record[0], at.inputs, at.weights)
+        at = at.after(shared.length, height)
         own: list[_Stream] = []
-        inputs = float_at(builder, inputs, shared.length)
-        weights = float_at(builder, weights, builder.mul(shared.length, i64(height)))
         for row in range(height if self.form.section.mixed else 0):
-            own.append(_Stream(load_index(builder, record, FLOAT_BYTES * (1 + height + row)), inputs, weights))
-            inputs, weights = (float_at(builder, start, own[row].length) for start in (inputs, weights))
+            own.append(_Stream(record[1 + height + row], at.inputs, at.weights))
+            at = at.after(own[row].length)
         step = min(height, self._most_rows())
         for row in range(0, height, step):
-            stream = shared._replace(weights=float_at(builder, shared.weights, i64(row)))
-            targets = [load_index(builder, record, FLOAT_BYTES * (1 + index)) for index in range(row, row + step)]
-            self._emit_rows(stream, own[row : row + step], targets)
+            stream = shared._replace(weights=shared.weights.at(row))
+            self._emit_rows(stream, own[row : row + step], [record[1 + index] for index in range(row, row + step)])
 
     def _most_rows(self) -> int:
         """Return the rows whose sums the registers hold besides an input's vectors and a weight."""
         vectors, registers = self.form.vectors, 32 if self.code.target.has_avx512 else 16
         return max(section.height for section in SECTIONS if section.height * vectors <= registers - vectors - 1)
 
-    def _emit_rows(self, shared: _Stream, own: Sequence[_Stream], targets: Sequence[ir.Value]) -> None:
+    def _emit_rows(self, shared: _Stream, own: Sequence[_Stream], targets: Sequence[Number]) -> None:
         """Emit the rows at `targets`: the sums over what they share, then over each row's own."""
-        builder, lanes, vectors = self.builder, self.lanes, self.form.vectors
-        y, bias = self.args[1:3]
-        entries = [byte_at(builder, bias, builder.udiv(row, i64(OFFSET_UNIT // FLOAT_BYTES))) for row in targets]
-        biases = [lanes.splat(builder.load(entry, typ=FLOAT)) for entry in entries]
+        lanes, vectors = self.lanes, self.form.vectors
+        # sums begin as the biases; a row's offset counts bytes of tiles of 8 columns
+        entries = [self.bias.after(row // (OFFSET_UNIT // FLOAT_BYTES)) for row in targets]
+        biases = [lanes.splat(entry[0]) for entry in entries]
         sums = self._shared_products(shared, [value for value in biases for _ in range(vectors)])
         for row, stream in enumerate(own):
             part = slice(row * vectors, (row + 1) * vectors)
             sums[part] = self._own_products(stream, sums[part])
-        addresses = [address for row in targets for address in self._vectors(self._row(y, row))]
+        addresses = [row.at(lanes.width * index) for row in map(self._row_of_y, targets) for index in range(vectors)]
         for value, address in zip(activated(lanes, self.form.activation, sums), addresses, strict=True):
             lanes.store(value, address, FLOAT_BYTES * lanes.width)
 
-    def _shared_products(self, stream: _Stream, initial: Sequence[ir.Value]) -> list[ir.Value]:
+    def _shared_products(self, stream: _Stream, initial: list[ir.Value]) -> list[ir.Value]:
         """Return the sums of rows after the connections that they share, a later input's columns fetched ahead."""
-        builder, lanes, vectors = self.builder, self.lanes, self.form.vectors
+        lanes, vectors = self.lanes, self.form.vectors
         lines = -(-vectors * lanes.width // LINE_FLOATS)
 
-        def multiply_add(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            offset = float_at(builder, stream.inputs, index)
-            fetch_lines(builder, self._row(self.args[0], load_index(builder, offset, FLOAT_BYTES * READ_AHEAD)), lines)
+        def multiply_add(index: Number, sums: list[ir.Value]) -> list[ir.Value]:
+            offset = stream.inputs.at(index)
+            self._row(self.x, offset[READ_AHEAD]).fetch(lines)
             columns = self._columns(offset)
-            first = float_at(builder, stream.weights, builder.mul(index, i64(self.form.section.height)))
-            entries = [float_at(builder, first, i64(row)) for row in range(len(sums) // vectors)]
-            factors = [lanes.splat(builder.load(entry, typ=FLOAT)) for entry in entries]
-            fetch_lines(builder, float_at(builder, first, i64(WEIGHTS_AHEAD)), 1)
+            # a weight for each row, which stand side by side
+            weights = stream.weights.at(index * self.form.section.height)
+            entries = [weights.at(row) for row in range(len(sums) // vectors)]
+            factors = [lanes.splat(entry[0]) for entry in entries]
+            weights.at(WEIGHTS_AHEAD).fetch(1)
             return [
                 lanes.fma(factors[number // vectors], columns[number % vectors], total)
                 for number, total in enumerate(sums)
             ]
 
-        return reduce_loop(builder, stream.length, initial, multiply_add)
+        return fold(stream.length, initial, multiply_add)
 
-    def _own_products(self, stream: _Stream, initial: Sequence[ir.Value]) -> list[ir.Value]:
+    def _own_products(self, stream: _Stream, initial: list[ir.Value]) -> list[ir.Value]:
         """Return the sums of one row after its own connections, the second half of them in sums of its own.
 
         A row's few sums would wait for each other: a multiply-add takes four cycles, and two can start in each.
         """
-        builder, lanes = self.builder, self.lanes
-        half = builder.lshr(stream.length, i64(1))
-        second = _Stream(half, float_at(builder, stream.inputs, half), float_at(builder, stream.weights, half))
-        middle = len(initial)
+        lanes, zeros = self.lanes, [self.lanes.splat(0.0) for _ in initial]
+        half = stream.length >> 1
+        second = _Stream(half, stream.inputs.at(half), stream.weights.at(half))
 
-        def both(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            return self._step(stream, index, sums[:middle]) + self._step(second, index, sums[middle:])
+        def both(index: Number, sums: tuple[list[ir.Value], list[ir.Value]]) -> tuple[list[ir.Value], list[ir.Value]]:
+            return self._step(stream, index, sums[0]), self._step(second, index, sums[1])
 
-        sums = reduce_loop(builder, half, [*initial, *[lanes.splat(0.0)] * middle], both)
-        total = [lanes.add(one, other) for one, other in zip(sums[:middle], sums[middle:], strict=True)]
-        rest = builder.shl(half, i64(1))
-        return reduce_loop(builder, stream.length, total, lambda index, now: self._step(stream, index, now), start=rest)
+        sums = fold(half, (initial, zeros), both)
+        total = [lanes.add(one, other) for one, other in zip(*sums, strict=True)]
+        # an odd number leaves one connection
+        return fold(stream.length, total, lambda index, now: self._step(stream, index, now), start=half << 1)
 
-    def _step(self, stream: _Stream, index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+    def _step(self, stream: _Stream, index: Number, sums: list[ir.Value]) -> list[ir.Value]:
         """Return the sums of a row after one connection of its own."""
-        builder, lanes = self.builder, self.lanes
-        columns = self._columns(float_at(builder, stream.inputs, index))
-        weight = lanes.splat(builder.load(float_at(builder, stream.weights, index), typ=FLOAT))
-        return [lanes.fma(weight, column, total) for column, total in zip(columns, sums, strict=True)]
+        columns = self._columns(stream.inputs.at(index))
+        weight = self.lanes.splat(stream.weights[index])
+        return [self.lanes.fma(weight, column, total) for column, total in zip(columns, sums, strict=True)]
 
-    def _columns(self, offset: ir.Value) -> list[ir.Value]:
+    def _columns(self, offset: Ints) -> list[ir.Value]:
         """Return the columns of the input whose offset is at an address."""
-        source = self._row(self.args[0], load_index(self.builder, offset, 0))
-        return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in self._vectors(source)]
+        source = self._row(self.x, offset[0])
+        addresses = [source.at(self.lanes.width * index) for index in range(self.form.vectors)]
+        return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in addresses]
 
-    def _vectors(self, row: ir.Value) -> list[ir.Value]:
-        return [float_at(self.builder, row, i64(self.lanes.width * index)) for index in range(self.form.vectors)]
+    def _row_of_y(self, offset: Number) -> Floats:
+        return self._row(self.y, offset)
 
-    def _row(self, buffer: ir.Value, offset: ir.Value) -> ir.Value:
-        """Return the address of the row at `offset`, which counts tiles of 8 columns."""
-        scaled = self.builder.mul(offset, self.args[-1])
-        return byte_at(self.builder, buffer, self.builder.udiv(scaled, i64(OFFSET_UNIT // FLOAT_BYTES)))
+    def _row(self, buffer: Floats, offset: Number) -> Floats:
+        """Return the address of the row at `offset`, which counts bytes of tiles of 8 columns."""
+        return buffer.after(offset * self.width // (OFFSET_UNIT // FLOAT_BYTES))

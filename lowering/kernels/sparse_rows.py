@@ -15,19 +15,9 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from redpebble.lowering.kernels.kernel_form import LinearForm, activated
-from redpebble.lowering.llvm.builder import (
-    I32,
-    I64,
-    POINTER,
-    Code,
-    ColumnChunk,
-    column_chunks,
-    counted_loop,
-    float_at,
-    i64,
-    reduce_loop,
-)
-from redpebble.lowering.llvm.vectors import FLOAT
+from redpebble.lowering.llvm.builder import Code, column_chunks
+from redpebble.lowering.llvm.flow import fold, loop
+from redpebble.lowering.llvm.values import Floats, Ints, Longs, Number
 
 MOST_SUMS = 8
 """Vectors of sums held at once: they and an operand must fit the 16 registers of AVX2 and SSE."""
@@ -36,37 +26,24 @@ MOST_SUMS = 8
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return `void (x, y, pointers, inputs, weights, bias, inputs, outputs)`."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        for chunk in column_chunks(form.width, code.column_lanes(form.width), MOST_SUMS):
-            with counted_loop(builder, args[7]) as row:
-                _emit_row(code, builder, form, chunk, [*args[:6], row])
+    @code.kernel(f"sparse_rows_{form.key}")
+    def kernel(
+        x: Floats, y: Floats, pointers: Longs, inputs: Ints, weights: Floats, bias: Floats, _: Number, outputs: Number
+    ) -> None:
+        lanes = code.lanes(x, code.column_lanes(form.width))
+        for first, vectors in column_chunks(form.width, lanes.width, MOST_SUMS):
+            with loop(outputs) as row:
 
-    return code.function(f"sparse_rows_{form.key}", [POINTER] * 6 + [I64, I64], body)
+                def step(at: Number, sums: Sequence[ir.Value], first: int = first) -> list[ir.Value]:
+                    # the columns of the input, all times the weight
+                    place = inputs[at] * form.width + first
+                    weight = lanes.splat(weights[at])
+                    columns = lanes.vectors(x.at(place), len(sums))
+                    return [lanes.fma(weight, column, total) for column, total in zip(columns, sums, strict=True)]
 
+                # from the bias on, over the connections of the row
+                begin, end = pointers[row], pointers[row + 1]
+                sums = fold(end, [lanes.splat(bias[row])] * vectors, step, start=begin)
+                lanes.put(y.at(row * form.width + first), activated(lanes, form.activation, sums))
 
-def _emit_row(
-    code: Code, builder: ir.IRBuilder, form: LinearForm, chunk: ColumnChunk, values: Sequence[ir.Value]
-) -> None:
-    """Emit one output row for a chunk of columns; values are the kernel's pointers and the row."""
-    first, vectors = chunk
-    x, y, pointers, inputs, weights, bias, row = values
-    lanes = code.lanes(builder, code.column_lanes(form.width))
-    start = builder.load(builder.gep(pointers, [row], source_etype=I64), typ=I64)
-    stop = builder.load(builder.gep(pointers, [builder.add(row, i64(1))], source_etype=I64), typ=I64)
-    initial = lanes.splat(builder.load(float_at(builder, bias, row), typ=FLOAT))
-
-    def multiply_add(position: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-        entry = builder.gep(inputs, [position], source_etype=I32)
-        source = builder.zext(builder.load(entry, typ=I32), I64)
-        offset = builder.add(builder.mul(source, i64(form.width)), i64(first))
-        weight = lanes.splat(builder.load(float_at(builder, weights, position), typ=FLOAT))
-        address = float_at(builder, x, offset)
-        return [
-            lanes.fma(weight, lanes.load(float_at(builder, address, i64(index * lanes.width)), 4 * lanes.width), total)
-            for index, total in enumerate(sums)
-        ]
-
-    sums = reduce_loop(builder, stop, [initial] * vectors, multiply_add, start=start)
-    target = float_at(builder, y, builder.add(builder.mul(row, i64(form.width)), i64(first)))
-    for index, value in enumerate(activated(lanes, form.activation, sums)):
-        lanes.store(value, float_at(builder, target, i64(index * lanes.width)), 4 * lanes.width)
+    return kernel

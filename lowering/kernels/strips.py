@@ -27,23 +27,12 @@ from typing import Final
 from llvmlite import ir
 
 from redpebble.kernels.formats.strips import HEADER, SHARINGS, STRIP_ROWS
-from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups
+from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, Vectors
 from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.llvm.builder import (
-    ALIGNMENT,
-    FLOAT_BYTES,
-    I64,
-    Code,
-    byte_at,
-    counted_loop,
-    float_at,
-    i64,
-    reduce_loop,
-)
-from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.vectors import FLOAT
+from redpebble.lowering.llvm.builder import Code
+from redpebble.lowering.llvm.flow import fold, loop
+from redpebble.lowering.llvm.values import ALIGNMENT, Floats, Number, Shorts
 
-SHORT: Final = ir.IntType(16)
 SHORT_BYTES: Final = 2
 
 AHEAD: Final = 128
@@ -55,17 +44,15 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     return BlockKernel("strips", STRIP_ROWS, 4 if code.target.has_avx512 else 2, _products).emit(code, form)
 
 
-def _products(strip: RowGroups, work: GroupWork, initial: Sequence[ir.Value]) -> list[ir.Value]:
+def _products(strip: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
     """Return the sums after all steps."""
-    builder, sums = strip.builder, list(initial)
-    weights, offsets = work.weights, _short_at(builder, work.offsets, i64(HEADER))
-    _fetch(strip, work)
+    sums, weights, offsets = initial, work.weights, work.offsets.at(HEADER)
+    _fetch(work)
+    # a loop for each way of sharing; the header says how many steps it has
     for kind, sharing in enumerate(SHARINGS):
-        count = _short(builder, _short_at(builder, work.offsets, i64(kind)))
-        step = _Step(strip, sharing, work.x, weights, offsets)
-        sums = reduce_loop(builder, count, sums, step.multiplied)
-        offsets = _short_at(builder, offsets, builder.mul(count, i64(len(sharing))))
-        weights = float_at(builder, weights, builder.mul(count, i64(STRIP_ROWS)))
+        count = work.offsets[kind]
+        sums = fold(count, sums, _Step(strip, sharing, work.x, weights, offsets).multiplied)
+        offsets, weights = offsets.at(count * len(sharing)), weights.at(count * STRIP_ROWS)
     return sums
 
 
@@ -75,42 +62,29 @@ class _Step:
 
     strip: RowGroups
     sharing: Sequence[int]
-    x: ir.Value
-    weights: ir.Value
-    offsets: ir.Value
+    x: Floats
+    weights: Floats
+    offsets: Shorts
 
-    def multiplied(self, index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+    def multiplied(self, index: Number, sums: Vectors) -> Vectors:
         """Return the sums after step `index`."""
-        builder, lanes, vectors = self.strip.builder, self.strip.lanes, self.strip.chunk.vectors
-        first = float_at(builder, self.weights, builder.mul(index, i64(STRIP_ROWS)))
-        factors = [
-            lanes.splat(builder.load(float_at(builder, first, i64(row)), typ=FLOAT)) for row in range(STRIP_ROWS)
-        ]
-        offset = _short_at(builder, self.offsets, builder.mul(index, i64(len(self.sharing))))
-        result = list(sums)
+        lanes, vectors = self.strip.lanes, self.strip.chunk.vectors
+        weights = self.weights.at(index * STRIP_ROWS)
+        factors = [lanes.splat(weights[row]) for row in range(STRIP_ROWS)]
+        offsets, result = self.offsets.at(index * len(self.sharing)), list(sums)
         for number, rows in enumerate(self.sharing):
-            distance = _short(builder, _short_at(builder, offset, i64(number)))
-            source = byte_at(builder, self.x, self.strip.scaled(distance))
-            for vector in range(vectors):
-                column = lanes.load(float_at(builder, source, i64(lanes.width * vector)), FLOAT_BYTES * lanes.width)
+            # the columns of an input, once for all rows that share it
+            columns = lanes.vectors(self.x.after(self.strip.scaled(offsets[number])), vectors)
+            for vector, column in enumerate(columns):
                 for row in [row for row in range(STRIP_ROWS) if rows >> row & 1]:
                     total = row * vectors + vector
                     result[total] = lanes.fma(factors[row], column, result[total])
         return result
 
 
-def _fetch(strip: RowGroups, work: GroupWork) -> None:
+def _fetch(work: GroupWork) -> None:
     """Emit the fetching of weights and offsets from `AHEAD` after this strip on, about as many as it has itself."""
-    builder, weights, offsets = strip.builder, work.weights_end, work.offsets_end
-    with counted_loop(builder, work.count, ALIGNMENT // (SHORT_BYTES * STRIP_ROWS)) as index:
-        ahead = builder.add(builder.mul(index, i64(STRIP_ROWS)), i64(AHEAD))
-        fetch_lines(builder, float_at(builder, weights, ahead), 2)
-        fetch_lines(builder, _short_at(builder, offsets, ahead), 1)
-
-
-def _short_at(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value) -> ir.Value:
-    return builder.gep(pointer, [index], source_etype=SHORT)
-
-
-def _short(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    return builder.zext(builder.load(address, typ=SHORT), I64)
+    with loop(work.count, ALIGNMENT // (SHORT_BYTES * STRIP_ROWS)) as index:
+        ahead = index * STRIP_ROWS + AHEAD
+        work.weights_end.at(ahead).fetch(2)
+        work.offsets_end.at(ahead).fetch(1)

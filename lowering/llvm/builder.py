@@ -1,5 +1,6 @@
 """Builder of LLVM IR: loops, addresses, and one function for each distinct piece of work in a module."""
 
+import inspect
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -8,24 +9,14 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
-
-POINTER = ir.PointerType()
-I32 = ir.IntType(32)
-I64 = ir.IntType(64)
-BYTE = ir.IntType(8)
-VOID = ir.VoidType()
-
-FLOAT_BYTES = 4
-ALIGNMENT = 64
-"""Bytes to which every buffer and packed array is aligned: a cache line, and a vector of the widest target."""
+from redpebble.lowering.llvm.values import ALIGNMENT as ALIGNMENT
+from redpebble.lowering.llvm.values import BYTE, FLOAT, I64, VOID, Value, i64
+from redpebble.lowering.llvm.values import FLOAT_BYTES as FLOAT_BYTES
+from redpebble.lowering.llvm.values import I32 as I32
+from redpebble.lowering.llvm.values import POINTER as POINTER
+from redpebble.lowering.llvm.vectors import Lanes
 
 Body = Callable[[ir.IRBuilder, Sequence[ir.Argument]], None]
-
-
-def i64(value: int) -> ir.Constant:
-    """Return a 64-bit constant."""
-    return ir.Constant(I64, value)
 
 
 def opaque(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
@@ -143,13 +134,41 @@ class Code:
         builder.ret_void()
         return function
 
+    def kernel(self, key: str, *, exported: bool = False) -> Callable[[Callable[..., None]], ir.Function]:
+        """Return a decorator: a function whose parameters are kinds of values becomes the function `key` of the module.
+
+        `def body(x: Floats, rows: Number) -> None` has arguments of these types by these names.
+        """
+
+        def define(body: Callable[..., None]) -> ir.Function:
+            kinds = _kinds(body)
+
+            def fill(builder: ir.IRBuilder, arguments: Sequence[ir.Argument]) -> None:
+                body(*(kind(builder, argument) for kind, argument in zip(kinds, arguments, strict=True)))
+
+            return self.function(key, [kind.argument_type for kind in kinds], fill, exported=exported)
+
+        return define
+
     def column_lanes(self, width: int) -> int:
         """Return the floats in a vector of batch columns of a tile that is `width` columns wide."""
         return min(self.target.lanes, width)
 
-    def lanes(self, builder: ir.IRBuilder, width: int | None = None) -> Lanes:
-        """Return the vector operations at `builder`, of the target's width unless another one is asked for."""
+    def lanes(self, place: ir.IRBuilder | Value, width: int | None = None) -> Lanes:
+        """Return the vector operations at a place, of the target's width unless another one is asked for."""
+        builder = place.builder if isinstance(place, Value) else place
         return Lanes(builder, self.target, self.target.lanes if width is None else width)
+
+
+def _kinds(body: Callable[..., None]) -> list[type[Value]]:
+    """Return the kinds of the parameters of a function."""
+    kinds: list[type[Value]] = []
+    for parameter in inspect.signature(body).parameters.values():
+        kind = parameter.annotation
+        assert isinstance(kind, type)
+        assert issubclass(kind, Value)
+        kinds.append(kind)
+    return kinds
 
 
 class ColumnChunk(NamedTuple):

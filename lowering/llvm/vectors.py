@@ -10,7 +10,7 @@ What a few of the operations are in registers, with their instructions on AVX-51
     horizontal_sum(x)   halves added: 16 -> 8 -> 4 -> 2 -> 1  vextractf32x8, vaddps
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ctypes import c_float
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,8 +20,7 @@ from llvmlite import ir
 
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.intrinsics import call_intrinsic
-
-FLOAT = ir.FloatType()
+from redpebble.lowering.llvm.values import FLOAT, FLOAT_BYTES, Floats, unwrapped
 
 Operand: TypeAlias = ir.Value | float
 """A vector value, or a number that stands for a vector of it."""
@@ -78,13 +77,23 @@ class Lanes:
         first = self.builder.insert_element(undefined, value, ir.Constant(INT, 0))
         return self.builder.shuffle_vector(first, undefined, self.ints(0))
 
-    def load(self, pointer: ir.Value, align: int = 4) -> ir.Value:
+    def load(self, pointer: ir.Value | Floats, align: int = 4) -> ir.Value:
         """Return the floats at `pointer`, whose address is a multiple of `align` bytes."""
-        return self.builder.load(pointer, align=align, typ=self.float_vector)
+        return self.builder.load(unwrapped(pointer), align=align, typ=self.float_vector)
 
-    def store(self, value: Operand, pointer: ir.Value, align: int = 4) -> None:
+    def store(self, value: Operand, pointer: ir.Value | Floats, align: int = 4) -> None:
         """Write a vector to `pointer`, whose address is a multiple of `align` bytes."""
-        self.builder.store(self.splat(value), pointer, align=align)
+        self.builder.store(self.splat(value), unwrapped(pointer), align=align)
+
+    def vectors(self, pointer: Floats, count: int) -> Iterator[ir.Value]:
+        """Load vectors that lie one after the other from a multiple of their size on, each when it is asked for."""
+        for index in range(count):
+            yield self.load(pointer.at(self.width * index), FLOAT_BYTES * self.width)
+
+    def put(self, pointer: Floats, values: Iterable[Operand]) -> None:
+        """Write vectors one after the other from a multiple of their size on."""
+        for index, value in enumerate(values):
+            self.store(value, pointer.at(self.width * index), FLOAT_BYTES * self.width)
 
     def store_past_caches(self, value: ir.Value, pointer: ir.Value) -> None:
         """Write a vector that is a line, at the address of one, without reading the line first or keeping it."""

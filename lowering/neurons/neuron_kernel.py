@@ -35,13 +35,11 @@ from redpebble.lowering.llvm.builder import (
 )
 from redpebble.lowering.llvm.prefetch import fetch_lines
 from redpebble.lowering.llvm.transposition import BatchRows, transpose_into_columns, transpose_into_rows
+from redpebble.lowering.llvm.values import I16
 from redpebble.lowering.llvm.vectors import FLOAT, Lanes
 from redpebble.lowering.neurons.connection_kernel import MOST_VECTORS, NetworkForm
 from redpebble.lowering.neurons.neuron_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TRANSPOSE_WORDS
 from redpebble.sparse.neuron_graph import NEIGHBOURS
-
-I16 = ir.IntType(16)
-
 
 STEPS = 4
 """Connections of one step of the unrolled loop, for which one line of the stream is fetched."""

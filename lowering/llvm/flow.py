@@ -1,0 +1,174 @@
+"""Control flow of kernels: loops, loops that carry values, branches, choices between values, calls.
+
+Whatever is carried, merged or chosen is a value of `values`, an `ir.Value` (a vector, a float), or any tuple, list or
+named tuple of such, nested as one likes: what comes out has the form of what goes in.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar, cast, overload
+
+from llvmlite import ir
+
+from redpebble.lowering.llvm.builder import counted_loop, reduce_loop
+from redpebble.lowering.llvm.values import ALIGNMENT, BYTE, Bytes, Number, Truth, Value, i64, operands
+
+State = TypeVar("State")
+
+
+def leaves(state: object) -> list[ir.Value]:
+    """Return LLVM's values in a state."""
+    if isinstance(state, Value):
+        return [state.value]
+    if isinstance(state, ir.Value):
+        return [state]
+    return [leaf for part in cast("Sequence[object]", state) for leaf in leaves(part)]
+
+
+def rebuilt(state: State, values: Iterator[ir.Value]) -> State:
+    """Return a state of the form of another one with other values."""
+    if isinstance(state, Value):
+        return cast("State", type(state)(state.builder, next(values)))
+    if isinstance(state, ir.Value):
+        return cast("State", next(values))
+    parts = [rebuilt(part, values) for part in cast("Sequence[object]", state)]
+    make = cast("Callable[[list[object]], State]", getattr(type(state), "_make", type(state)))
+    return make(parts)
+
+
+@contextmanager
+def loop(stop: Number, step: int = 1) -> Generator[Number]:
+    """Emit a loop over 0, step, ... below `stop`; yields the index."""
+    with counted_loop(stop.builder, stop.value, step) as index:
+        yield Number(stop.builder, index)
+
+
+def fold(
+    stop: Number, state: State, step: Callable[[Number, State], State], *, start: Number | int | None = None
+) -> State:
+    """Emit a loop over 0 (or `start`), 1, ... below `stop` that carries a state: `step` returns the next one."""
+
+    def following(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        return leaves(step(Number(stop.builder, index), rebuilt(state, iter(carried))))
+
+    first = i64(start) if isinstance(start, int) else None if start is None else start.value
+    return rebuilt(state, iter(reduce_loop(stop.builder, stop.value, leaves(state), following, start=first)))
+
+
+@contextmanager
+def when(condition: Truth, *, likely: bool | None = None) -> Generator[None]:
+    """Emit what is done where a condition holds."""
+    with condition.builder.if_then(condition.value, likely=likely):
+        yield
+
+
+def either(condition: Truth, then: Callable[[], State], otherwise: Callable[[], State]) -> State:
+    """Emit one of two ways to a state."""
+    builder = condition.builder
+    with builder.if_else(condition.value) as (yes, no):
+        with yes:
+            first, first_end = then(), builder.block
+        with no:
+            second, second_end = otherwise(), builder.block
+    return merged(builder, {first_end: first, second_end: second})
+
+
+def updated(condition: Truth, state: State, update: Callable[[], State]) -> State:
+    """Emit an update of a state where a condition holds."""
+    builder = condition.builder
+    before = builder.block
+    with builder.if_then(condition.value):
+        new, inside = update(), builder.block
+    return merged(builder, {inside: new, before: state})
+
+
+def merged(builder: ir.IRBuilder, incoming: dict[ir.Block, State]) -> State:
+    """Return the state that comes from the block before, given that of each."""
+    columns = zip(*(leaves(state) for state in incoming.values()), strict=True)
+    phis: list[ir.Value] = []
+    for values in columns:
+        phi = builder.phi(values[0].type)
+        for block, value in zip(incoming, values, strict=True):
+            phi.add_incoming(value, block)
+        phis.append(phi)
+    return rebuilt(next(iter(incoming.values())), iter(phis))
+
+
+class Blocks:
+    """Blocks of a flow that is no loop or branch of this module, by name; they stand in the order of the names."""
+
+    def __init__(self, builder: ir.IRBuilder, *names: str) -> None:
+        self.builder = builder
+        self.blocks = {name: builder.append_basic_block(name) for name in names}
+
+    def at(self, name: str) -> None:
+        """Go on in a block."""
+        self.builder.position_at_end(self.blocks[name])
+
+    def enter(self, name: str) -> ir.Block:
+        """Go to a block, and on in it; return the block before."""
+        before = self.builder.block
+        self.builder.branch(self.blocks[name])
+        self.at(name)
+        return before
+
+    def branch(self, condition: Truth, then: str, otherwise: str) -> None:
+        """Go to one of two blocks."""
+        self.builder.cbranch(condition.value, self.blocks[then], self.blocks[otherwise])
+
+    def merged(self, incoming: dict[ir.Block, State]) -> State:
+        """Return the state that comes from blocks before; there may be more blocks that `come_back`."""
+        return merged(self.builder, incoming)
+
+    def come_back(self, state: State, following: State) -> None:
+        """Give a merged state the values that it has after the block at hand."""
+        for phi, value in zip(leaves(state), leaves(following), strict=True):
+            assert isinstance(phi, ir.PhiInstr)
+            phi.add_incoming(value, self.builder.block)
+
+
+@overload
+def select(condition: Truth, then: Number, otherwise: Number | int) -> Number: ...
+@overload
+def select(condition: Truth, then: int, otherwise: Number | int) -> Number: ...
+@overload
+def select(condition: Truth, then: State, otherwise: State) -> State: ...
+def select(condition: Truth, then: object, otherwise: object) -> object:
+    """Return one of two states, both of which are computed; an integer of Python is a number."""
+    builder = condition.builder
+    then, otherwise = (_number(builder, one) if isinstance(one, int) else one for one in (then, otherwise))
+    pairs = zip(leaves(then), leaves(otherwise), strict=True)
+    return rebuilt(then, iter([builder.select(condition.value, *pair) for pair in pairs]))
+
+
+def _number(builder: ir.IRBuilder, number: int) -> Number:
+    return Number(builder, i64(number))
+
+
+def choose(number: Number, cases: Iterable[tuple[str, Sequence[int], Callable[[], None]]]) -> None:
+    """Emit the case of a number, of all that have a name, some numbers and an effect; nothing for other numbers."""
+    builder = number.builder
+    done = builder.append_basic_block("done")
+    choice = builder.switch(number.value, done)
+    for name, numbers, effect in cases:
+        case = builder.append_basic_block(name)
+        for one in numbers:
+            choice.add_case(ir.Constant(number.value.type, one), case)
+        builder.position_at_end(case)
+        effect()
+        builder.branch(done)
+    builder.position_at_end(done)
+
+
+def call(function: ir.Function, *arguments: Value | ir.Value | int) -> None:
+    """Emit a call; integers have 64 bits."""
+    builder = next(argument.builder for argument in arguments if isinstance(argument, Value))
+    builder.call(function, operands(arguments))
+
+
+def room(place: Value, size: int) -> Bytes:
+    """Return so many bytes on the stack, at a whole cache line; they are the same each time the place is passed."""
+    with place.builder.goto_entry_block():
+        memory = place.builder.alloca(BYTE, i64(size))
+    memory.align = ALIGNMENT
+    return Bytes(place.builder, memory)

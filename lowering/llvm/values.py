@@ -1,0 +1,310 @@
+"""Values of kernels: numbers, conditions and addresses that know their builder, so that arithmetic reads as written.
+
+    inputs[at] * width + first     a load of 32 bits, widened; a product; a sum, all of 64 bits
+    bias[row]                      the float at a place
+    y[row] = value                 a store
+    x.at(place), x.after(size)     addresses some elements, or bytes, on
+    left < right, index == 0       conditions, for `when`, `select` and `either` of `flow`
+
+What has been computed is an `ir.Value` inside; vectors and single floats are used as these, by way of `Lanes`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+
+from llvmlite import ir
+
+from redpebble.lowering.llvm.intrinsics import intrinsic
+
+POINTER = ir.PointerType()
+I1 = ir.IntType(1)
+BYTE = ir.IntType(8)
+I16 = ir.IntType(16)
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+FLOAT = ir.FloatType()
+VOID = ir.VoidType()
+
+FLOAT_BYTES = 4
+ALIGNMENT = 64
+"""Bytes to which every buffer and packed array is aligned: a cache line, and a vector of the widest target."""
+
+
+def i64(value: int) -> ir.Constant:
+    """Return a 64-bit constant."""
+    return ir.Constant(I64, value)
+
+
+class Value:
+    """A value of LLVM, and the builder that goes on behind it."""
+
+    __slots__ = ("builder", "value")
+
+    argument_type: ClassVar[ir.Type]
+    """The type as an argument of a kernel."""
+
+    def __init__(self, builder: ir.IRBuilder, value: ir.Value) -> None:
+        self.builder = builder
+        self.value = value
+
+
+class Truth(Value):
+    """A condition of the running code, which nothing is known of here."""
+
+    __slots__ = ()
+
+    argument_type = I1
+
+    def __and__(self, other: "Truth") -> "Truth":
+        return Truth(self.builder, self.builder.and_(self.value, other.value))
+
+    def __or__(self, other: "Truth") -> "Truth":
+        return Truth(self.builder, self.builder.or_(self.value, other.value))
+
+    def __invert__(self) -> "Truth":
+        return Truth(self.builder, self.builder.not_(self.value))
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("a condition of generated code has no value yet: expected when(..), select(..) or either(..)")
+
+
+Operate = Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]
+
+
+class Number(Value):
+    """An integer of 64 bits, or of fewer where it is narrow; one of Python is a constant of the same width.
+
+    Division and remainder are those of numbers that are not negative; comparisons mind the sign.
+    """
+
+    __slots__ = ()
+
+    argument_type = I64
+
+    def constant(self, number: int) -> "Number":
+        """Return a constant of the same width."""
+        return Number(self.builder, self._operand(number))
+
+    def _operand(self, other: "Number | int") -> ir.Value:
+        return ir.Constant(self.value.type, other) if isinstance(other, int) else other.value
+
+    def __add__(self, other: "Number | int") -> "Number":
+        return Number(self.builder, self.builder.add(self.value, self._operand(other)))
+
+    def __sub__(self, other: "Number | int") -> "Number":
+        return Number(self.builder, self.builder.sub(self.value, self._operand(other)))
+
+    def __rsub__(self, other: int) -> "Number":
+        return Number(self.builder, self.builder.sub(self._operand(other), self.value))
+
+    def __neg__(self) -> "Number":
+        return Number(self.builder, self.builder.neg(self.value))
+
+    def __mul__(self, other: "Number | int") -> "Number":
+        return Number(self.builder, self.builder.mul(self.value, self._operand(other)))
+
+    def __floordiv__(self, other: "Number | int") -> "Number":
+        return Number(self.builder, self.builder.udiv(self.value, self._operand(other)))
+
+    def __mod__(self, other: "Number | int") -> "Number":
+        return Number(self.builder, self.builder.urem(self.value, self._operand(other)))
+
+    def quotient(self, other: "Number | int") -> "Number":
+        """Return self / other rounded towards zero, both with their signs."""
+        return Number(self.builder, self.builder.sdiv(self.value, self._operand(other)))
+
+    def remainder(self, other: "Number | int") -> "Number":
+        """Return what `quotient` leaves over."""
+        return Number(self.builder, self.builder.srem(self.value, self._operand(other)))
+
+    def __lshift__(self, bits: int) -> "Number":
+        return Number(self.builder, self.builder.shl(self.value, self._operand(bits)))
+
+    def __rshift__(self, bits: int) -> "Number":
+        return Number(self.builder, self.builder.lshr(self.value, self._operand(bits)))
+
+    def __and__(self, other: "Number | int") -> "Number":
+        return Number(self.builder, self.builder.and_(self.value, self._operand(other)))
+
+    def __or__(self, other: "Number | int") -> "Number":
+        return Number(self.builder, self.builder.or_(self.value, self._operand(other)))
+
+    def __lt__(self, other: "Number | int") -> Truth:
+        return self._compared("<", other)
+
+    def __le__(self, other: "Number | int") -> Truth:
+        return self._compared("<=", other)
+
+    def __gt__(self, other: "Number | int") -> Truth:
+        return self._compared(">", other)
+
+    def __ge__(self, other: "Number | int") -> Truth:
+        return self._compared(">=", other)
+
+    def __eq__(self, other: "Number | int") -> Truth:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self._compared("==", other)
+
+    def __ne__(self, other: "Number | int") -> Truth:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return self._compared("!=", other)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def _compared(self, operator: str, other: "Number | int") -> Truth:
+        return Truth(self.builder, self.builder.icmp_signed(operator, self.value, self._operand(other)))
+
+    def wide(self) -> "Number":
+        """Return a narrow number that is not negative in 64 bits."""
+        return Number(self.builder, self.builder.zext(self.value, I64))
+
+    def narrow(self, width: ir.IntType) -> "Number":
+        """Return the lowest bits."""
+        return Number(self.builder, self.builder.trunc(self.value, width))
+
+    def smaller(self, other: "Number | int") -> "Number":
+        """Return the smaller one of two numbers."""
+        return self._chosen("<", other)
+
+    def larger(self, other: "Number | int") -> "Number":
+        """Return the larger one of two numbers."""
+        return self._chosen(">", other)
+
+    def _chosen(self, operator: str, other: "Number | int") -> "Number":
+        operand = self._operand(other)
+        holds = self.builder.icmp_signed(operator, self.value, operand)
+        return Number(self.builder, self.builder.select(holds, self.value, operand))
+
+
+Item = TypeVar("Item")
+P = TypeVar("P", bound="Pointer[Any]")
+
+Index = Number | int
+
+
+class Pointer(Value, ABC, Generic[Item]):
+    """The address of elements of one kind in memory."""
+
+    __slots__ = ()
+
+    argument_type = POINTER
+
+    element: ClassVar[ir.Type]
+
+    def at(self, index: Index) -> Self:
+        """Return the address of an element; nothing is emitted for the first one."""
+        return self._moved(index, self.element)
+
+    def after(self, offset: Index) -> Self:
+        """Return the address some bytes on."""
+        return self._moved(offset, BYTE)
+
+    def _moved(self, index: Index, unit: ir.Type) -> Self:
+        steps = i64(index) if isinstance(index, int) else index.value
+        if isinstance(steps, ir.Constant) and steps.constant == 0:
+            return self
+        return type(self)(self.builder, self.builder.gep(self.value, [steps], source_etype=unit))
+
+    def cast(self, kind: type[P]) -> P:
+        """Return the same address, of elements of another kind."""
+        return kind(self.builder, self.value)
+
+    def __getitem__(self, index: Index) -> Item:
+        return self._item(self.builder.load(self.at(index).value, typ=self.element))
+
+    @abstractmethod
+    def _item(self, loaded: ir.Value) -> Item:
+        """Return an element that has been loaded."""
+
+    def fetch(self, lines: int) -> None:
+        """Emit the fetching of cache lines into the first level; the address may be anything."""
+        fetch = intrinsic(self.builder, "llvm.prefetch.p0", VOID, [POINTER, I32, I32, I32])
+        to_read, keep_near, data = (ir.Constant(I32, value) for value in (0, 3, 1))
+        for line in range(lines):
+            self.builder.call(fetch, [self.after(ALIGNMENT * line).value, to_read, keep_near, data])
+
+
+class Floats(Pointer[ir.Value]):
+    """The address of floats of 32 bits; one that is read is an `ir.Value`, for `Lanes.splat`."""
+
+    __slots__ = ()
+
+    element = FLOAT
+
+    def _item(self, loaded: ir.Value) -> ir.Value:
+        return loaded
+
+    def __setitem__(self, index: Index, value: ir.Value) -> None:
+        self.builder.store(value, self.at(index).value)
+
+
+class Integers(Pointer[Number]):
+    """The address of integers; those that are narrow and without a sign are widened where they are read."""
+
+    __slots__ = ()
+
+    def _item(self, loaded: ir.Value) -> Number:
+        return Number(self.builder, loaded).wide()
+
+    def narrow(self, index: Index) -> Number:
+        """Return an element as narrow as it is."""
+        return Number(self.builder, self.builder.load(self.at(index).value, typ=self.element))
+
+    def __setitem__(self, index: Index, value: Number | int) -> None:
+        stored = ir.Constant(self.element, value) if isinstance(value, int) else value.value
+        self.builder.store(stored, self.at(index).value)
+
+
+class Bytes(Integers):
+    """The address of bytes, or of memory of any kind."""
+
+    __slots__ = ()
+
+    element = BYTE
+
+
+class Shorts(Integers):
+    """The address of 16-bit numbers without a sign."""
+
+    __slots__ = ()
+
+    element = I16
+
+
+class Ints(Integers):
+    """The address of 32-bit numbers without a sign."""
+
+    __slots__ = ()
+
+    element = I32
+
+
+class Longs(Integers):
+    """The address of 64-bit numbers."""
+
+    __slots__ = ()
+
+    element = I64
+
+    def _item(self, loaded: ir.Value) -> Number:
+        return Number(self.builder, loaded)
+
+
+class Pointers(Pointer[Bytes]):
+    """The address of addresses."""
+
+    __slots__ = ()
+
+    element = POINTER
+
+    def _item(self, loaded: ir.Value) -> Bytes:
+        return Bytes(self.builder, loaded)
+
+
+def unwrapped(value: Value | ir.Value) -> ir.Value:
+    """Return LLVM's value."""
+    return value.value if isinstance(value, Value) else value
+
+
+def operands(values: Sequence[Value | ir.Value | int]) -> list[ir.Value]:
+    """Return arguments of a call as LLVM's values; integers have 64 bits."""
+    return [i64(value) if isinstance(value, int) else unwrapped(value) for value in values]
