@@ -2,9 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-LAYERS := bench dialect distributed export foundation frontend kernels lowering models ort passes pruning runtime sparse theory tools training tuning verification
 
-.PHONY: help demo docs test test-slow fuzz check bench bench-extra format zoo-extra clean types
+.PHONY: help demo docs test test-slow fuzz check bench bench-extra format zoo-extra clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,12 +13,10 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-types: $(VENV)/installed
-	@rm -rf build/types && mkdir -p build/types/redpebble
-	@cp -R src/redpebble/. build/types/redpebble/
-	@for layer in $(LAYERS); do cp -R $$layer build/types/redpebble/; done
+build/named/redpebble: # the package under its name, for tools that read the imports of tests
+	@mkdir -p build/named && ln -sfn ../.. $@
 
-check: types ## ruff, ruff format and basedpyright in strict mode
+check: $(VENV)/installed build/named/redpebble ## ruff, ruff format and basedpyright in strict mode
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
@@ -31,7 +28,7 @@ format: $(VENV)/installed ## let ruff mend and format the code
 demo: $(VENV)/installed ## optimize, check and measure a network that was really trained and pruned
 	$(BIN)/python -m redpebble.tools.demo
 
-docs: types ## build the documentation into build/site; links and references are checked
+docs: $(VENV)/installed build/named/redpebble ## build the documentation into build/site; links and references are checked
 	$(BIN)/python -m redpebble.tools.reference docs/reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 

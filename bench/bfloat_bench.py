@@ -15,9 +15,10 @@ import typer
 from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
-from redpebble.bench.engines.bound_onnxruntime import bound_onnxruntime
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.bench.results.console import console
+
+from ..tools.console.console import console
+from ..verification.measuring import Budget, interleave
+from .engines.bound_onnxruntime import bound_onnxruntime
 
 
 def layer(inputs: int, outputs: int, sparsity: float) -> onnx.ModelProto:

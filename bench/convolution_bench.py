@@ -25,12 +25,13 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.table import Table
 
 import redpebble
-from redpebble.bench.measure.measuring import Budget, Call, Timing, interleave
-from redpebble.bench.results.console import console
-from redpebble.bench.suites.real_networks import Sessions, check_results
-from redpebble.foundation.atomic_files import write_text
-from redpebble.models.exports.stored import COLOURS, random_feeds, stored_export
-from redpebble.models.pruned_weights import magnitude_mask
+
+from ..foundation.atomic_files import write_text
+from ..models.exports.stored import COLOURS, random_feeds, stored_export
+from ..models.pruned_weights import magnitude_mask
+from ..tools.console.console import console
+from ..verification.measuring import Budget, Call, Timing, interleave
+from .suites.real_networks import Sessions, check_results
 
 CALLS_IN_A_ROW: Final = 8
 LAYERS: Final = "layers"

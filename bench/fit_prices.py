@@ -25,17 +25,17 @@ import typer
 from numpy.typing import NDArray
 from scipy.optimize import nnls
 
-from redpebble.bench.cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
-from redpebble.kernels import prices
-from redpebble.kernels.families import FAMILIES
-from redpebble.kernels.formats import dense_outputs
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.measured.built_in_examples import examples_file
-from redpebble.kernels.measured.neighbours import Examples
-from redpebble.kernels.prediction import LEAST_CORE, example_of, stream_of
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.kernels.work import Tile
-from redpebble.tuning.probe_layers import PROBES
+from ..kernels import prices
+from ..kernels.families import FAMILIES
+from ..kernels.formats import dense_outputs
+from ..kernels.machine import Machine
+from ..kernels.measured.built_in_examples import examples_file
+from ..kernels.measured.neighbours import Examples
+from ..kernels.prediction import LEAST_CORE, example_of, stream_of
+from ..kernels.tile_widths import WIDTHS
+from ..kernels.work import Tile
+from ..tuning.probe_layers import PROBES
+from .cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
 
 HEAD: Final = '''\
 """Nanoseconds of the units of work of kernel families, by machine, lanes and family; last the exposure.

@@ -15,21 +15,21 @@ from typing import Annotated, Final
 
 import typer
 
-from redpebble.bench.cases.layer_cases import SPARSITIES, random_layers
-from redpebble.bench.measure.ceilings import measure_ceilings
-from redpebble.bench.measure.machine import describe_machine
-from redpebble.bench.measure.measuring import Budget
-from redpebble.bench.measure.progress import shown
-from redpebble.bench.results.console import console
-from redpebble.bench.results.results import Result, Row, merged
-from redpebble.bench.results.target_table import target_lines
-from redpebble.bench.suites.cost_bench import bench_costs
-from redpebble.bench.suites.layer_bench import LayerPlan, bench_layers, print_missing_peers
-from redpebble.bench.suites.model_bench import BenchPlan, bench_model, load_model
-from redpebble.bench.suites.network_bench import NETWORKS, bench_networks, connection_count, network_plan
-from redpebble.bench.suites.never_slower import grid_plan
-from redpebble.bench.suites.zoo_bench import PLAN, SPECS
-from redpebble.models.zoo import build, save
+from ..models.zoo import build, save
+from ..tools.benching.layer_cases import SPARSITIES, random_layers
+from ..tools.benching.machine import describe_machine
+from ..tools.benching.model_bench import BenchPlan, bench_model, load_model
+from ..tools.benching.progress import shown
+from ..tools.benching.results import Result, Row, merged
+from ..tools.console.console import console
+from ..verification.measuring import Budget
+from .measure.ceilings import measure_ceilings
+from .results.target_table import target_lines
+from .suites.cost_bench import bench_costs
+from .suites.layer_bench import LayerPlan, bench_layers, print_missing_peers
+from .suites.network_bench import NETWORKS, bench_networks, connection_count, network_plan
+from .suites.never_slower import grid_plan
+from .suites.zoo_bench import PLAN, SPECS
 
 LAYER_SECONDS: Final = 0.25
 NETWORK_SECONDS: Final = 0.6

@@ -1,4 +1,4 @@
-"""From how many zeros on a layer gains: a session of ours beside onnxruntime at many numbers of rows.
+"""The share of zeros above which a layer gains: a session of ours beside onnxruntime at many numbers of rows.
 
 `python -m redpebble.bench.gate_bench [--shapes 768x768,1024x1024] [--sparsities .5,.6,.7]` prints the least
 ratio of each layer over all numbers of rows, where that is, and single ones: medians of interleaved rounds, one
@@ -18,9 +18,10 @@ import typer
 from rich.table import Table
 
 import redpebble
-from redpebble.bench.cases.layer_cases import RandomLayer
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.bench.results.console import console
+
+from ..tools.benching.layer_cases import RandomLayer
+from ..tools.console.console import console
+from ..verification.measuring import Budget, interleave
 
 ROWS: Final = (
     *(1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20),

@@ -23,14 +23,15 @@ import typer
 from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.bench.results.console import console
-from redpebble.ort.custom_ops.library import level_target
-from redpebble.ort.native.tables import LEVEL_VARIABLE, LEVELS
-from redpebble.ort.session import write_library
-from redpebble.runtime.jit import missing_features
-from redpebble.tuning.calibration import prices_of_cpu
-from redpebble.tuning.machines import BFLOAT_PRICES
+
+from ..ort.custom_ops.library import level_target
+from ..ort.native.tables import LEVEL_VARIABLE, LEVELS
+from ..ort.session import write_library
+from ..runtime.jit import missing_features
+from ..tools.console.console import console
+from ..tuning.calibration import prices_of_cpu
+from ..tuning.machines import BFLOAT_PRICES
+from ..verification.measuring import Budget, interleave
 
 SAMPLES = 64
 """Rows from which ranges of values are found."""

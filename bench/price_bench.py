@@ -12,16 +12,16 @@ from typing import Annotated, Final
 import numpy as np
 import typer
 
-from redpebble.bench.results.console import console
-from redpebble.pruning.layer_prices import LayerPrices
-from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.measured_prices import measured_corrections
-from redpebble.pruning.options import Goal, PruneOptions
-from redpebble.pruning.runs.call_sizes import CallSizes
-from redpebble.pruning.runs.layer_times import LayerClock
-from redpebble.pruning.solving.methods import Sparsity
-from redpebble.runtime.jit import host_target
-from redpebble.tuning.machines import machine_for
+from ..pruning.layer_prices import LayerPrices
+from ..pruning.layers import PrunableLayer
+from ..pruning.measured_prices import measured_corrections
+from ..pruning.options import Goal, PruneOptions
+from ..pruning.runs.call_sizes import CallSizes
+from ..pruning.runs.layer_times import LayerClock
+from ..pruning.solving.methods import Sparsity
+from ..runtime.jit import host_target
+from ..tools.console.console import console
+from ..tuning.machines import machine_for
 
 STRUCTURES: Final = "equal,rows:4,rows:16,64:2:8,64:2:16"
 DENSITIES: Final = "0.1,0.2,0.3,0.4,0.5"

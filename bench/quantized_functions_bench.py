@@ -21,12 +21,13 @@ import typer
 from onnxruntime.quantization import QuantType
 
 import redpebble
-from redpebble.bench.library_bench import network, one_thread
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.bench.quantized_images_bench import Feed, Types, quantized
-from redpebble.bench.quantized_transformers_bench import as_quantized, feed_of
-from redpebble.bench.results.console import console
-from redpebble.models.exports.stored import random_feeds, stored_export
+
+from ..models.exports.stored import random_feeds, stored_export
+from ..tools.console.console import console
+from ..verification.measuring import Budget, interleave
+from .library_bench import network, one_thread
+from .quantized_images_bench import Feed, Types, quantized
+from .quantized_transformers_bench import as_quantized, feed_of
 
 SIZES: Final = [768, 1024, 768, 256]
 

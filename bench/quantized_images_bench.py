@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 
 import redpebble
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.bench.results.console import console
-from redpebble.models.exports.stored import random_feeds, stored_export
+
+from ..models.exports.stored import random_feeds, stored_export
+from ..tools.console.console import console
+from ..verification.measuring import Budget, interleave
 
 FORMS = {"qdq": QuantFormat.QDQ, "operator": QuantFormat.QOperator}
 

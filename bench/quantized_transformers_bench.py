@@ -22,10 +22,11 @@ import typer
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 import redpebble
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.bench.quantized_images_bench import Feed, quantized
-from redpebble.bench.results.console import console
-from redpebble.models.exports.stored import random_feeds, stored_export
+
+from ..models.exports.stored import random_feeds, stored_export
+from ..tools.console.console import console
+from ..verification.measuring import Budget, interleave
+from .quantized_images_bench import Feed, quantized
 
 OPERATORS: Final[dict[str, list[str] | None]] = {
     "products": ["MatMul", "Gemm"],

@@ -16,17 +16,17 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from redpebble.bench.results.console import console
-from redpebble.compiler import compile as compiled
-from redpebble.distributed.run.replicas import MpiReplicas
-from redpebble.frontend.reading.model_source import read_model
-from redpebble.models import zoo
-from redpebble.models.digits_training import split_digits
-from redpebble.pruning.examples.weather import FEATURES, generated, network
-from redpebble.training.finetune import fitted, trained
-from redpebble.training.native_step import NativeStep, StepOptions
-from redpebble.training.options import FinetuneOptions
-from redpebble.training.samples import Samples
+from ..distributed.run.replicas import MpiReplicas
+from ..driver.compiler import compile as compiled
+from ..frontend.reading.model_source import read_model
+from ..models import zoo
+from ..models.digits_training import split_digits
+from ..pruning.examples.weather import FEATURES, generated, network
+from ..tools.console.console import console
+from ..training.finetune import fitted, trained
+from ..training.native_step import NativeStep, StepOptions
+from ..training.options import FinetuneOptions
+from ..training.samples import Samples
 
 SEEDS: Final = (0, 1, 2)
 RATES: Final = (1e-4, 3e-4, 1e-3, 3e-3)

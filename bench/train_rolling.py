@@ -21,17 +21,17 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from redpebble.bench.measure.progress import shown
-from redpebble.bench.results.console import console
-from redpebble.sparse.neuron_graph import NeuronGraph, from_layers
-from redpebble.theory.pebbling.machine import Memory
-from redpebble.theory.pebbling.machine_compiled import count_transfers
-from redpebble.theory.pebbling.orders import learned_weights
-from redpebble.theory.pebbling.orders.interval_stabbing import decode
-from redpebble.theory.pebbling.orders.learned_rule import FEATURES, NUMBERS, learned_rule, rule_of
-from redpebble.theory.pebbling.orders.rolling_orders import rolled_target_orders
-from redpebble.theory.pebbling.search.interval_annealing import StabbingBlocks, StabbingMoves
-from redpebble.theory.pebbling.search.starts import LEARNED, start_orders
+from ..sparse.neuron_graph import NeuronGraph, from_layers
+from ..theory.pebbling.machine import Memory
+from ..theory.pebbling.machine_compiled import count_transfers
+from ..theory.pebbling.orders import learned_weights
+from ..theory.pebbling.orders.interval_stabbing import decode
+from ..theory.pebbling.orders.learned_rule import FEATURES, NUMBERS, learned_rule, rule_of
+from ..theory.pebbling.orders.rolling_orders import rolled_target_orders
+from ..theory.pebbling.search.interval_annealing import StabbingBlocks, StabbingMoves
+from ..theory.pebbling.search.starts import LEARNED, start_orders
+from ..tools.benching.progress import shown
+from ..tools.console.console import console
 
 Floats = NDArray[np.float64]
 

@@ -14,13 +14,13 @@ import typer
 from numpy.typing import NDArray
 from rich.table import Table
 
-from redpebble.bench.cases.errors import PeerError
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.bench.results.console import console
-from redpebble.frontend.reading.model_source import read_model
-from redpebble.models import zoo
-from redpebble.training.native_step import NativeStep, StepOptions
-from redpebble.training.optimizers import Adam
+from ..frontend.reading.model_source import read_model
+from ..models import zoo
+from ..tools.benching.errors import PeerError
+from ..tools.console.console import console
+from ..training.native_step import NativeStep, StepOptions
+from ..training.optimizers import Adam
+from ..verification.measuring import Budget, interleave
 
 Floats = NDArray[np.float32]
 Call = Callable[[], object]

@@ -13,15 +13,15 @@ from typing import Annotated
 
 import typer
 
-from redpebble.bench.cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
-from redpebble.bench.fit_prices import examples_of, with_streams
-from redpebble.bench.results.console import console
-from redpebble.kernels.families import FAMILIES
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import predicted_us
-from redpebble.kernels.prices import PRICES
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.tuning.probe_layers import PROBES
+from ..kernels.families import FAMILIES
+from ..kernels.machine import Machine
+from ..kernels.prediction import predicted_us
+from ..kernels.prices import PRICES
+from ..kernels.tile_widths import WIDTHS
+from ..tools.console.console import console
+from ..tuning.probe_layers import PROBES
+from .cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
+from .fit_prices import examples_of, with_streams
 
 
 @dataclass(frozen=True)

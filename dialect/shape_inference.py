@@ -7,15 +7,15 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, StringAttr, TensorT
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
-from redpebble.dialect.ops.axis_maps import AxisMap, axis_map_of
-from redpebble.dialect.ops.foreign import INT64, ForeignOp
-from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
-from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.provenance import texts_of
-from redpebble.dialect.symbolic_sizes import DIMS, SUM, Size, SymbolicShape, broadcast, product, sum_of
-from redpebble.dialect.tensors import DYNAMIC, shape_of
+from .ops.axis_maps import AxisMap, axis_map_of
+from .ops.foreign import INT64, ForeignOp
+from .ops.graphs.edges_of_call import EdgeListOp
+from .ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
+from .ops.sparse_network import SparseNetworkOp
+from .ops.tile import TileOp
+from .provenance import texts_of
+from .symbolic_sizes import DIMS, SUM, Size, SymbolicShape, broadcast, product, sum_of
+from .tensors import DYNAMIC, shape_of
 
 
 def argument_shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:

@@ -11,8 +11,8 @@ y_slice = network.run(x_slice)  # the columns network.inputs[0].features of x, o
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from redpebble.distributed.run.partitioned_network import PartitionedNetwork as PartitionedNetwork
-    from redpebble.distributed.run.partitioned_network import RunOptions as RunOptions
+    from .run.partitioned_network import PartitionedNetwork as PartitionedNetwork
+    from .run.partitioned_network import RunOptions as RunOptions
 
 __all__ = ["PartitionedNetwork", "RunOptions"]
 
@@ -21,6 +21,6 @@ def __getattr__(name: str) -> object:
     """Load what is asked for: a folder that every import of a module passes through must stay cheap."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from redpebble.distributed.run import partitioned_network
+    from .run import partitioned_network
 
     return getattr(partitioned_network, name)

@@ -1,6 +1,6 @@
 """Errors of parts, and of the ranks that run them."""
 
-from redpebble.foundation.errors import RedpebbleError
+from ..foundation.errors import RedpebbleError
 
 
 class PartError(RedpebbleError):

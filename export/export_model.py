@@ -9,13 +9,13 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.export.graph_writer import GraphWriter
-from redpebble.export.original import Original
-from redpebble.export.save_model import has_external_weights, remember_external_weights
-from redpebble.export.sparse_networks.node_and_function import allow_functions
+from ..dialect.ops.constants import ConstantOp, SparseConstantOp
+from ..dialect.ops.foreign import ForeignOp
+from ..dialect.ops.sparse_network import SparseNetworkOp
+from .graph_writer import GraphWriter
+from .original import Original
+from .save_model import has_external_weights, remember_external_weights
+from .sparse_networks.node_and_function import allow_functions
 
 
 class Exported(NamedTuple):

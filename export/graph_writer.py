@@ -7,22 +7,22 @@ import onnx_ir as ir
 from xdsl.dialects.func import ReturnOp
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.tensors import byte_kind
-from redpebble.export.node_reads import defined_inside, replace_reads, values_read
-from redpebble.export.operators.table import emit
-from redpebble.export.original import Original
-from redpebble.export.sparse_networks.node_and_function import SparseNetworks
-from redpebble.export.sparse_networks.node_content import written
-from redpebble.export.sparse_networks.node_format import node_identity
-from redpebble.export.writing.constant_origins import ConstantOrigin, Form, origin_of
-from redpebble.export.writing.initializers import Initializers
-from redpebble.export.writing.node_builder import NodeBuilder
-from redpebble.export.writing.node_names import Naming
-from redpebble.export.writing.unique_names import Names
-from redpebble.frontend.reading.model_file import OVERRIDABLE_SINCE
+from ..dialect.ops.constants import ConstantOp, SparseConstantOp
+from ..dialect.ops.foreign import ForeignOp
+from ..dialect.ops.sparse_network import SparseNetworkOp
+from ..dialect.tensors import byte_kind
+from ..frontend.reading.model_file import OVERRIDABLE_SINCE
+from .node_reads import defined_inside, replace_reads, values_read
+from .operators.table import emit
+from .original import Original
+from .sparse_networks.node_and_function import SparseNetworks
+from .sparse_networks.node_content import written
+from .sparse_networks.node_format import node_identity
+from .writing.constant_origins import ConstantOrigin, Form, origin_of
+from .writing.initializers import Initializers
+from .writing.node_builder import NodeBuilder
+from .writing.node_names import Naming
+from .writing.unique_names import Names
 
 CODE_TYPES: Final = {"u8": ir.DataType.UINT8, "s8": ir.DataType.INT8}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from redpebble.export.save_model import model_bytes, save_model
+from .save_model import model_bytes, save_model
 
 
 @contextmanager

@@ -7,8 +7,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.export.node_reads import defined_inside
-from redpebble.frontend.reading.model_file import OVERRIDABLE_SINCE
+from ..frontend.reading.model_file import OVERRIDABLE_SINCE
+from .node_reads import defined_inside
 
 Array = NDArray[np.float32] | NDArray[np.int64] | NDArray[np.int8] | NDArray[np.uint8]
 

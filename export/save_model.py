@@ -8,9 +8,9 @@ from typing import cast
 import onnx
 import onnx_ir as ir
 
-from redpebble.dialect.ops.foreign import MAP_TYPES
-from redpebble.foundation.atomic_files import replacing_files
-from redpebble.frontend.reading.model_file import PROTOBUF_LIMIT
+from ..dialect.ops.foreign import MAP_TYPES
+from ..foundation.atomic_files import replacing_files
+from ..frontend.reading.model_file import PROTOBUF_LIMIT
 
 EXTERNAL_DATA_KEY = "redpebble.external_data"
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from numpy import array_equal
 from numpy.typing import NDArray
 
-from redpebble.export.sparse_networks.node_format import DOMAIN
+from .sparse_networks.node_format import DOMAIN
 
 PROBE: Final = 64
 """Values of two weights that are compared before all are."""

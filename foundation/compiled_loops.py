@@ -23,8 +23,8 @@ from numba.core.caching import (
     UserWideCacheLocator,
 )
 
-from redpebble.foundation.cache_folder import LOOPS, default_folder
-from redpebble.foundation.private_files import private_folder
+from .cache_folder import LOOPS, default_folder
+from .private_files import private_folder
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 

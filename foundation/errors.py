@@ -14,9 +14,9 @@
     ├── OrtError                     onnxruntime refused a call of its C interface   redpebble.ort.custom_ops.node
     ├── NotOneNodeError              nodes cannot become one for the provider        redpebble.ort.provider.graph_parts
     ├── PartError                    parts, or the ranks that run them, do not fit   redpebble.distributed.errors
-    ├── PeerError                    a library to compare with cannot be measured    redpebble.bench.cases.errors
-    ├── NotCoveredError              an engine does not run all of a model           redpebble.bench.cases.errors
-    └── NotAChainError               a model is more than a chain of layers          redpebble.bench.cases.errors
+    ├── PeerError                    a library to compare with cannot be measured    redpebble.tools.benching.errors
+    ├── NotCoveredError              an engine does not run all of a model           redpebble.tools.benching.errors
+    └── NotAChainError               a model is more than a chain of layers          redpebble.tools.benching.errors
 
 Beside them: `ValueError` and `OSError` for what a caller passed, xDSL's `VerifyException` for IR that contradicts
 itself and `PassFailedException` for a pass that cannot do what its options ask. `NotCovered`, by which a converter of

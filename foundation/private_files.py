@@ -10,7 +10,7 @@ import stat
 from pathlib import Path
 from typing import Final, NoReturn
 
-from redpebble.foundation.errors import RedpebbleError
+from .errors import RedpebbleError
 
 ROOT: Final = 0
 

@@ -4,7 +4,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from redpebble.foundation.errors import RedpebbleError
+from ..foundation.errors import RedpebbleError
 
 if TYPE_CHECKING:
     # what is in the cache is found without a library that reads models

@@ -5,10 +5,10 @@ from typing import Final
 
 import onnx_ir
 
-from redpebble.frontend.folding.fold_branches import fold_branches
-from redpebble.frontend.folding.fold_sizes import READING_SIZES, fold_sizes
-from redpebble.frontend.folding.fold_weights import fold_constants
-from redpebble.frontend.operators.shape_inference import infer_types
+from .folding.fold_branches import fold_branches
+from .folding.fold_sizes import READING_SIZES, fold_sizes
+from .folding.fold_weights import fold_constants
+from .operators.shape_inference import infer_types
 
 MOST_ROUNDS: Final = 16
 """Times that sizes are inferred for others to become known: each takes a walk through the model."""

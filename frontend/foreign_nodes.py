@@ -8,9 +8,9 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.utils.exceptions import InterpretationError
 
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.frontend.errors import first_line
-from redpebble.frontend.kept.kept_nodes import values_read
+from ..dialect.ops.foreign import ForeignOp
+from .errors import first_line
+from .kept.kept_nodes import values_read
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -24,21 +24,21 @@ from typing import Final, Literal, NamedTuple
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.frontend.errors import NothingToGainError
-from redpebble.frontend.fold_model import fold_model
-from redpebble.frontend.folding.half_precision import widen
-from redpebble.frontend.folding.integer_ends import give_float_ends, is_dense_behind
-from redpebble.frontend.folding.kept_roundings import give_own_roundings
-from redpebble.frontend.folding.open_codes import open_codes
-from redpebble.frontend.limits import check_made_nodes
-from redpebble.frontend.operators.shape_inference import check_operators
-from redpebble.frontend.operators.table import LAYERS
-from redpebble.frontend.reading.faults import reading
-from redpebble.frontend.reading.function_calls import call_tree
-from redpebble.frontend.reading.held_tensors import held_tensors
-from redpebble.frontend.reading.model_source import Source, inline_functions, inline_layers, read_model
-from redpebble.frontend.reading.raised_opset import raise_opset, raising_obstacle
-from redpebble.frontend.translation import Keep, translate
+from .errors import NothingToGainError
+from .fold_model import fold_model
+from .folding.half_precision import widen
+from .folding.integer_ends import give_float_ends, is_dense_behind
+from .folding.kept_roundings import give_own_roundings
+from .folding.open_codes import open_codes
+from .limits import check_made_nodes
+from .operators.shape_inference import check_operators
+from .operators.table import LAYERS
+from .reading.faults import reading
+from .reading.function_calls import call_tree
+from .reading.held_tensors import held_tensors
+from .reading.model_source import Source, inline_functions, inline_layers, read_model
+from .reading.raised_opset import raise_opset, raising_obstacle
+from .translation import Keep, translate
 
 __all__ = ["Imported", "Source", "import_model"]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from redpebble.frontend.errors import TooManyNodesError, UnsupportedModelError
+from .errors import TooManyNodesError, UnsupportedModelError
 
 MADE_BYTES: Final = 1 << 30
 """Bytes that may be made of nothing: by constant folding in all, or as the zeros of one sparse tensor."""

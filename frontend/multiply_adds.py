@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 
 import onnx_ir
 
-from redpebble.frontend.fold_model import fold_model, inferred_shapes
-from redpebble.frontend.folding.known_constants import is_constant
-from redpebble.frontend.weight_zeros import WEIGHTS_OF_CODES
+from .fold_model import fold_model, inferred_shapes
+from .folding.known_constants import is_constant
+from .weight_zeros import WEIGHTS_OF_CODES
 
 LONG: Final = 128
 """Size of a free axis that is not the first one: a length."""

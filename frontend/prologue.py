@@ -18,22 +18,22 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
-from redpebble.dialect.ops.foreign import ForeignOp, ForeignType
-from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp, is_index_tensor
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.provenance import node_key, node_name, texts_of, value_name
-from redpebble.dialect.semantics.array_operators import OPERATORS
-from redpebble.dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
-from redpebble.dialect.symbolic_sizes import DIMS, NAME, Size, SymbolicShape
-from redpebble.dialect.tensors import byte_kind, is_f32_tensor, shape_of
-from redpebble.frontend.errors import CodesError, UnsupportedModelError
-from redpebble.frontend.folding.known_constants import constant_array
-from redpebble.frontend.import_model import Imported
-from redpebble.frontend.operators.quantized import YIELDS_CODES
-from redpebble.frontend.prologue_sizes import SIZES, KnownBefore, KnownShape, known_before
-from redpebble.frontend.translation import node_identity
+from ..dialect.ops.constants import ConstantOp
+from ..dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
+from ..dialect.ops.foreign import ForeignOp, ForeignType
+from ..dialect.ops.graphs.edges_of_call import EdgeListOp, is_index_tensor
+from ..dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from ..dialect.provenance import node_key, node_name, texts_of, value_name
+from ..dialect.semantics.array_operators import OPERATORS
+from ..dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
+from ..dialect.symbolic_sizes import DIMS, NAME, Size, SymbolicShape
+from ..dialect.tensors import byte_kind, is_f32_tensor, shape_of
+from .errors import CodesError, UnsupportedModelError
+from .folding.known_constants import constant_array
+from .import_model import Imported
+from .operators.quantized import YIELDS_CODES
+from .prologue_sizes import SIZES, KnownBefore, KnownShape, known_before
+from .translation import node_identity
 
 DTYPES: Final = MappingProxyType(
     {

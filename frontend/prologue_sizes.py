@@ -14,16 +14,16 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.provenance import texts_of
-from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
-from redpebble.dialect.symbolic_sizes import DIMS, Size, SymbolicShape
-from redpebble.dialect.tensors import is_f32_tensor
-from redpebble.frontend.folding.known_sizes import broadcast_sizes
+from ..dialect.ops.constants import ConstantOp
+from ..dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
+from ..dialect.ops.foreign import ForeignOp
+from ..dialect.ops.graphs.edges_of_call import EdgeListOp
+from ..dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from ..dialect.provenance import texts_of
+from ..dialect.shape_inference import argument_shapes, described_shapes, result_shapes
+from ..dialect.symbolic_sizes import DIMS, Size, SymbolicShape
+from ..dialect.tensors import is_f32_tensor
+from .folding.known_sizes import broadcast_sizes
 
 SIZES = "Sizes"
 """The operator of such a step: the sizes of a shape by those of the arrays that it reads."""

@@ -11,11 +11,11 @@ from xdsl.dialects.builtin import FunctionType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.semantics.output_codes import OutputCodes
-from redpebble.dialect.tensors import is_f32_tensor
-from redpebble.frontend.folding.known_constants import constant_array
-from redpebble.frontend.import_model import Imported
+from ..dialect.ops.foreign import ForeignOp
+from ..dialect.semantics.output_codes import OutputCodes
+from ..dialect.tensors import is_f32_tensor
+from .folding.known_constants import constant_array
+from .import_model import Imported
 
 ROUNDING = "ai.onnx::QuantizeLinear"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from redpebble.frontend.reading.weight_graph import FLOATS, Constant, GraphNode, Values, WeightGraph, array_blocks
+from .reading.weight_graph import FLOATS, Constant, GraphNode, Values, WeightGraph, array_blocks
 
 if TYPE_CHECKING:
     # of a file that is not read the weights are seen without it
@@ -65,8 +65,8 @@ def graph_of(model: "onnx_ir.Model") -> WeightGraph:
     """Return the graph of a model that was read."""
     import onnx_ir
 
-    from redpebble.frontend.folding.known_constants import is_constant
-    from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+    from .folding.known_constants import is_constant
+    from .reading.lazy_sparse_tensor import SparseTensor
 
     held: list[tuple[onnx_ir.Value, onnx_ir.TensorProtocol]] = []
     nodes: list[GraphNode] = []

@@ -12,34 +12,34 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.attention import Attention
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.foreign import CODES, ForeignOp, ForeignType
-from redpebble.dialect.ops.graphs.attend_edges import AttendsEdges
-from redpebble.dialect.ops.images import ImageLayerOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.provenance import name_in_text, name_value, set_provenance, value_name
-from redpebble.dialect.shape_inference import described_by
-from redpebble.dialect.symbolic_sizes import DIMS, NAME
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.frontend.errors import CodesError, InvalidModelError, ModelError, UnsupportedModelError, first_line
-from redpebble.frontend.folding.dequantized_constants import SPARSE
-from redpebble.frontend.folding.known_constants import constant_array, is_constant, overridable
-from redpebble.frontend.folding.score_masks import add_score_masks
-from redpebble.frontend.kept.equal_nodes import EqualNodes
-from redpebble.frontend.kept.first_sizes import source_of_shape
-from redpebble.frontend.kept.kept_nodes import give_outputs_nodes, operator_text, values_read
-from redpebble.frontend.operators.attributes import check_attributes
-from redpebble.frontend.operators.conversion import Conversion, NotCovered, UnknownImage, YieldsCodes
-from redpebble.frontend.operators.made_sizes import made_sizes
-from redpebble.frontend.operators.onnx_types import describe, dimension_names, pebble_type
-from redpebble.frontend.operators.quantized_operands import stated_codes
-from redpebble.frontend.operators.scope import ValueScope
-from redpebble.frontend.operators.shape_inference import Inferred, infer_types
-from redpebble.frontend.operators.table import CONVERTERS, LEFT
-from redpebble.frontend.reading.image_sizes import size_options
-from redpebble.frontend.sparse_weights import graph_of, has_sparse_convolution
+from ..dialect.ops.attention import Attention
+from ..dialect.ops.constants import ConstantOp, SparseConstantOp
+from ..dialect.ops.foreign import CODES, ForeignOp, ForeignType
+from ..dialect.ops.graphs.attend_edges import AttendsEdges
+from ..dialect.ops.images import ImageLayerOp
+from ..dialect.ops.layers import LinearOp
+from ..dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from ..dialect.provenance import name_in_text, name_value, set_provenance, value_name
+from ..dialect.shape_inference import described_by
+from ..dialect.symbolic_sizes import DIMS, NAME
+from ..dialect.tensors import DYNAMIC, shape_of
+from .errors import CodesError, InvalidModelError, ModelError, UnsupportedModelError, first_line
+from .folding.dequantized_constants import SPARSE
+from .folding.known_constants import constant_array, is_constant, overridable
+from .folding.score_masks import add_score_masks
+from .kept.equal_nodes import EqualNodes
+from .kept.first_sizes import source_of_shape
+from .kept.kept_nodes import give_outputs_nodes, operator_text, values_read
+from .operators.attributes import check_attributes
+from .operators.conversion import Conversion, NotCovered, UnknownImage, YieldsCodes
+from .operators.made_sizes import made_sizes
+from .operators.onnx_types import describe, dimension_names, pebble_type
+from .operators.quantized_operands import stated_codes
+from .operators.scope import ValueScope
+from .operators.shape_inference import Inferred, infer_types
+from .operators.table import CONVERTERS, LEFT
+from .reading.image_sizes import size_options
+from .sparse_weights import graph_of, has_sparse_convolution
 
 MOVING: Final = (ConcatOp, ReshapeOp, SplitOp, TransposeOp)
 """Ops that a runtime would spend time on where one node did without them before."""

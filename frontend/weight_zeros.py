@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 
 import onnx_ir
 
-from redpebble.frontend.folding.dequantized_constants import is_dequantized, zero_share
-from redpebble.frontend.folding.known_constants import is_constant
+from .folding.dequantized_constants import is_dequantized, zero_share
+from .folding.known_constants import is_constant
 
 
 class Weight(NamedTuple):

@@ -10,12 +10,12 @@ from math import exp, log
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from redpebble.kernels.families import OVER_BLOCKS
-from redpebble.kernels.family import KernelFamily
-from redpebble.kernels.input_blocks import other_blocks
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import predicted_us
-from redpebble.kernels.work import Layer
+from .families import OVER_BLOCKS
+from .family import KernelFamily
+from .input_blocks import other_blocks
+from .machine import Machine
+from .prediction import predicted_us
+from .work import Layer
 
 Times = Mapping[int, Mapping[str, float]]
 """Microseconds of families by tile width."""

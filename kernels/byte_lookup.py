@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CscMatrix, Indices
+from ..sparse.csr import CscMatrix, Indices
 
 QUARTER: Final = 16
 """Inputs among which a look-up chooses: the bytes of a quarter of the widest register."""

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.byte_lookup import within_bytes
-from redpebble.sparse.csr import CscMatrix, Indices
+from ..sparse.csr import CscMatrix, Indices
+from .byte_lookup import within_bytes
 
 COLUMNS: Final = 64
 """Rows of the batch that are done together."""

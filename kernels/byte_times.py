@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from redpebble.kernels import byte_lookup, byte_quads
-from redpebble.kernels.byte_lookup import LookupForm, by_length
-from redpebble.kernels.byte_quads import QuadForm
-from redpebble.sparse.csr import CscMatrix
+from ..sparse.csr import CscMatrix
+from . import byte_lookup, byte_quads
+from .byte_lookup import LookupForm, by_length
+from .byte_quads import QuadForm
 
 LOOKUP: Final = "byte_lookup"
 WINDOWS: Final = "byte_windows"

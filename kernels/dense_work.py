@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from redpebble.kernels.families import is_dense
-from redpebble.kernels.formats import dense_outputs
-from redpebble.kernels.machine import DEFAULT_PRICES, Machine
-from redpebble.kernels.prediction import candidates, parts_of, predicted_us
-from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
-from redpebble.kernels.work import Layer
+from .families import is_dense
+from .formats import dense_outputs
+from .machine import DEFAULT_PRICES, Machine
+from .prediction import candidates, parts_of, predicted_us
+from .tile_widths import WIDTHS, time_of_rows
+from .work import Layer
 
 TYPICAL: Final = 1024
 """Inputs and outputs of the dense layer whose time is that of all dense work."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from redpebble.kernels.family import KernelFamily
-from redpebble.kernels.formats import (
+from .family import KernelFamily
+from .formats import (
     bfloat_pairs,
     count_blocks,
     dense_outputs,
@@ -16,7 +16,7 @@ from redpebble.kernels.formats import (
     sparse_rows,
     strips,
 )
-from redpebble.kernels.work import Layer
+from .work import Layer
 
 _ALL: Final = (
     permute_lookup.FAMILY,

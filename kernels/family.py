@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.input_blocks import BlockRule
-from redpebble.kernels.layer_with_pattern import LayerWithPattern, features_in_turn
-from redpebble.kernels.work import Layer, Stored, Tile, Work
-from redpebble.sparse.csr import CscMatrix
+from ..sparse.csr import CscMatrix
+from .input_blocks import BlockRule
+from .layer_with_pattern import LayerWithPattern, features_in_turn
+from .work import Layer, Stored, Tile, Work
 
 Floats = NDArray[np.float32]
 PackedArrays = tuple[NDArray[np.generic], ...]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from redpebble.kernels.work import misses
+from .work import misses
 
 CACHE_BYTES: Final = 2 << 20
 

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import Indices, stable_order
+from ..sparse.csr import Indices, stable_order
 
 
 class RowReuse:

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from redpebble.kernels.input_blocks import BlockRule
-from redpebble.kernels.input_reuse import RowReuse
-from redpebble.kernels.work import Layer, Tile
-from redpebble.sparse.csr import CsrPattern, stable_order
+from ..sparse.csr import CsrPattern, stable_order
+from .input_blocks import BlockRule
+from .input_reuse import RowReuse
+from .work import Layer, Tile
 
 Indices = NDArray[np.int64]
 

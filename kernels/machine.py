@@ -3,9 +3,9 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, NamedTuple
 
-from redpebble.kernels.measured.neighbours import Examples
-from redpebble.kernels.prices import PRICES
-from redpebble.kernels.work import misses
+from .measured.neighbours import Examples
+from .prices import PRICES
+from .work import misses
 
 DEFAULT_PRICES: Final = next(iter(PRICES))
 """The measured machine that counts where nothing is known."""

@@ -10,11 +10,11 @@ from copy import copy
 from math import hypot, sqrt
 from typing import Final, NamedTuple
 
-from redpebble.kernels.families import FAMILIES
-from redpebble.kernels.layer_with_pattern import LayerWithPattern
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.measured.neighbours import LEAST_FACTOR, MOST_FACTOR, Example, Place
-from redpebble.kernels.work import Layer, Tile, Work
+from .families import FAMILIES
+from .layer_with_pattern import LayerWithPattern
+from .machine import Machine
+from .measured.neighbours import LEAST_FACTOR, MOST_FACTOR, Example, Place
+from .work import Layer, Tile, Work
 
 MOST_TILE_SHARE: Final = 0.5
 """Share of the second-level cache that a tile's values take from the weights; what does not fit is read again."""

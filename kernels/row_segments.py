@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.input_blocks import fewest_blocks
-from redpebble.sparse.csr import CscMatrix
+from ..sparse.csr import CscMatrix
+from .input_blocks import fewest_blocks
 
 OFFSET_UNIT = 32
 """Bytes between two inputs or outputs in tiles of 8 columns; other widths scale offsets, as x86 addressing does."""

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.layer_with_pattern import LayerWithPattern
-from redpebble.kernels.work import Layer
+from .layer_with_pattern import LayerWithPattern
+from .work import Layer
 
 Indices = NDArray[np.int64]
 

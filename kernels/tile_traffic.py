@@ -8,7 +8,7 @@ schedules of a grid whose slots take more than the cache.
 
 from typing import Final, NamedTuple
 
-from redpebble.sparse.csr import CONNECTION_BYTES
+from ..sparse.csr import CONNECTION_BYTES
 
 PEAK_GFLOPS: Final = 200.0
 FAR_GBS: Final = 42.0

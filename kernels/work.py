@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.input_blocks import BlockRule
-from redpebble.sparse.csr import CsrPattern
+from ..sparse.csr import CsrPattern
+from .input_blocks import BlockRule
 
 Counts = NDArray[np.int64]
 Stored = Literal["dense", "sparse", "panels"]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from redpebble.lowering.llvm.builder import ALIGNMENT
+from .llvm.builder import ALIGNMENT
 
 
 class Lifetime(NamedTuple):

@@ -11,19 +11,19 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
-from redpebble.dialect.ops.foreign import INT64
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.shape_inference import symbolic_shapes
-from redpebble.dialect.tensors import shape_of
-from redpebble.lowering.graphs.packing import block_count
-from redpebble.lowering.tiles.thread_shares import Borders, even_borders
-from redpebble.lowering.tiles.tile_loop import same_from
+from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
+from ..dialect.ops.foreign import INT64
+from ..dialect.ops.graphs.aggregate import AggregateOp
+from ..dialect.ops.graphs.attend_edges import AttendEdgesOp
+from ..dialect.ops.layers import LinearOp
+from ..dialect.ops.network import NetworkOp
+from ..dialect.ops.quantized_layers import QuantizedLayersOp
+from ..dialect.ops.tile import TileOp
+from ..dialect.shape_inference import symbolic_shapes
+from ..dialect.tensors import shape_of
+from .graphs.packing import block_count
+from .tiles.thread_shares import Borders, even_borders
+from .tiles.tile_loop import same_from
 
 REASONS: Final = ("order", "target_walk")
 """Properties of sums over edges that say why something was chosen."""

@@ -9,26 +9,26 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.attention import Attention
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
-from redpebble.dialect.ops.elementwise import BinaryOp
-from redpebble.dialect.ops.foreign import INT64
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
-from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
-from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp, is_index_tensor
-from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.layers import BatchMatmulTransposeBOp
-from redpebble.dialect.ops.movement import ReshapeOp, TakeOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
-from redpebble.dialect.reports.layer_report import Report
-from redpebble.dialect.reports.module_report import module_report
-from redpebble.dialect.shape_inference import symbolic_shapes
-from redpebble.dialect.symbolic_sizes import NAME, Size, SymbolicShape, product
-from redpebble.dialect.tensors import byte_kind
-from redpebble.lowering.attention.step import (
+from ..dialect.ops.attention import Attention
+from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
+from ..dialect.ops.elementwise import BinaryOp
+from ..dialect.ops.foreign import INT64
+from ..dialect.ops.graphs.aggregate import AggregateOp
+from ..dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
+from ..dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
+from ..dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp, is_index_tensor
+from ..dialect.ops.image_network import ImageNetworkOp
+from ..dialect.ops.layers import BatchMatmulTransposeBOp
+from ..dialect.ops.movement import ReshapeOp, TakeOp
+from ..dialect.ops.quantized_layers import QuantizedLayersOp
+from ..dialect.ops.tile import TileOp
+from ..dialect.ops.training.gradients import SampledProductOp, SumRowsOp
+from ..dialect.reports.layer_report import Report
+from ..dialect.reports.module_report import module_report
+from ..dialect.shape_inference import symbolic_shapes
+from ..dialect.symbolic_sizes import NAME, Size, SymbolicShape, product
+from ..dialect.tensors import byte_kind
+from .attention.step import (
     AttentionStep,
     Range,
     attention_rows,
@@ -36,33 +36,33 @@ from redpebble.lowering.attention.step import (
     attention_tiles,
     sizes_taken_as_equal,
 )
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.gradients.sampled_product import (
+from .cpu_target import CpuTarget
+from .gradients.sampled_product import (
     SampledProductStep,
     emit_sum_rows,
     sampled_rows,
     sampled_scratch_bytes,
     sampled_tiles,
 )
-from redpebble.lowering.graphs.edge_list import FAILURE_BYTES, EdgeListStep, edges_taken_as_equal
-from redpebble.lowering.graphs.sorted_edges import SortedStep, SortStep, sort_tiles, sorted_sum_rows, sorted_sum_tiles
-from redpebble.lowering.graphs.step import EdgeStep, edge_rows, edge_tiles
-from redpebble.lowering.images.step import ImageStep, image_tiles
-from redpebble.lowering.llvm.builder import I64, POINTER, Code, entry_of
-from redpebble.lowering.llvm.call_tables import ConstantTable, SizeTable, values_of_constant
-from redpebble.lowering.program import EqualSizes, LeastSize, Program, Step, Temporary, Tensor, TiledRows
-from redpebble.lowering.quantized.step import (
+from .graphs.edge_list import FAILURE_BYTES, EdgeListStep, edges_taken_as_equal
+from .graphs.sorted_edges import SortedStep, SortStep, sort_tiles, sorted_sum_rows, sorted_sum_tiles
+from .graphs.step import EdgeStep, edge_rows, edge_tiles
+from .images.step import ImageStep, image_tiles
+from .llvm.builder import I64, POINTER, Code, entry_of
+from .llvm.call_tables import ConstantTable, SizeTable, values_of_constant
+from .program import EqualSizes, LeastSize, Program, Step, Temporary, Tensor, TiledRows
+from .quantized.step import (
     QuantizedStep,
     quantized_rows,
     quantized_scratch_bytes,
     quantized_tiles,
 )
-from redpebble.lowering.tile_sharing import TileSharing
-from redpebble.lowering.tiles import row_major
-from redpebble.lowering.tiles.batch_matmul import ProductStep, product_scratch_bytes, product_tiles
-from redpebble.lowering.tiles.row_major import RowMajorStep
-from redpebble.lowering.tiles.row_major_buffers import RowMajorBuffers, returned_values, root
-from redpebble.lowering.tiles.tile_loop import RowRange, Sharing, TileStep, emit_tile_loop, same_from, tile_times
+from .tile_sharing import TileSharing
+from .tiles import row_major
+from .tiles.batch_matmul import ProductStep, product_scratch_bytes, product_tiles
+from .tiles.row_major import RowMajorStep
+from .tiles.row_major_buffers import RowMajorBuffers, returned_values, root
+from .tiles.tile_loop import RowRange, Sharing, TileStep, emit_tile_loop, same_from, tile_times
 
 Tensors = tuple[Tensor, ...]
 

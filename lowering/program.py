@@ -7,12 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.reports.layer_report import Report
-from redpebble.dialect.semantics.output_codes import OutputCodes
-from redpebble.dialect.semantics.prologue import Prologue
-from redpebble.dialect.symbolic_sizes import Size as Size
-from redpebble.dialect.symbolic_sizes import SymbolicShape, parts_of_sum
-from redpebble.lowering.cpu_target import CpuTarget
+from ..dialect.reports.layer_report import Report
+from ..dialect.semantics.output_codes import OutputCodes
+from ..dialect.semantics.prologue import Prologue
+from ..dialect.symbolic_sizes import Size as Size
+from ..dialect.symbolic_sizes import SymbolicShape, parts_of_sum
+from .cpu_target import CpuTarget
 
 FORMAT_VERSION = 11
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""

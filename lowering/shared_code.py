@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.reports.module_report import module_report
-from redpebble.dialect.shape_inference import symbolic_shapes
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.driver import Lowering, function_of, steps_of, tensors_of, timed
-from redpebble.lowering.llvm.call_tables import Packing, Recipe, packed_in_threads
-from redpebble.lowering.program import Program
+from ..dialect.ops.tile import TileOp
+from ..dialect.reports.module_report import module_report
+from ..dialect.shape_inference import symbolic_shapes
+from .cpu_target import CpuTarget
+from .driver import Lowering, function_of, steps_of, tensors_of, timed
+from .llvm.call_tables import Packing, Recipe, packed_in_threads
+from .program import Program
 
 
 class ConstantPacking(NamedTuple):

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.lowering.code_key import ops_of_tile, tile_key
-from redpebble.lowering.llvm.builder import I64, POINTER
-from redpebble.lowering.llvm.call_tables import ConstantTable, packed_in_threads
+from ..dialect.ops.tile import TileOp
+from .code_key import ops_of_tile, tile_key
+from .llvm.builder import I64, POINTER
+from .llvm.call_tables import ConstantTable, packed_in_threads
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.target import Target
 
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.driver import lower
+from .cpu_target import CpuTarget
+from .driver import lower
 
 
 @dataclass(frozen=True)

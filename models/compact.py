@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redpebble.models.graph_builder import GraphBuilder, Output
-from redpebble.models.pruned_weights import masked_weight, random_bias
-from redpebble.models.recipe import require_at_least, require_density
+from .graph_builder import GraphBuilder, Output
+from .pruned_weights import masked_weight, random_bias
+from .recipe import require_at_least, require_density
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -39,7 +39,7 @@ class Compact:
         Raises:
             ValueError: fewer than two widths, a width below 1, or a memory too small for the density.
         """
-        from redpebble.theory.pebbling.orders.compact_growth import grow_layers
+        from ..theory.pebbling.orders.compact_growth import grow_layers
 
         try:
             network = grow_layers(self.widths, self.density, self.memory, rng).network

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.models.graph_builder import GraphBuilder, Output
+from .graph_builder import GraphBuilder, Output
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.models.digits import DigitImages
-from redpebble.models.digits_cnn import LAYERS, RECORD_FILE, WEIGHTS_FILE, weight_shapes, write_weights
-from redpebble.models.digits_training import Training, split_digits
-from redpebble.models.pruned_weights import magnitude_mask
+from .digits import DigitImages
+from .digits_cnn import LAYERS, RECORD_FILE, WEIGHTS_FILE, weight_shapes, write_weights
+from .digits_training import Training, split_digits
+from .pruned_weights import magnitude_mask
 
 torch: Any = import_module("torch")
 

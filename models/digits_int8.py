@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from redpebble.models.digits import Layer, compact_digits, digits_record, read_layers
-from redpebble.models.graph_builder import GraphBuilder, Output
+from .digits import Layer, compact_digits, digits_record, read_layers
+from .graph_builder import GraphBuilder, Output
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
 
-from redpebble.models.adam import Adam
-from redpebble.models.digits import (
+from .adam import Adam
+from .digits import (
     BRIGHTEST,
     MODEL_FILE,
     RECORD_FILE,
@@ -38,7 +38,7 @@ from redpebble.models.digits import (
     compact_model,
     scaled,
 )
-from redpebble.models.pruned_weights import magnitude_mask
+from .pruned_weights import magnitude_mask
 
 Array = NDArray[np.float32]
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from redpebble.models.graph_builder import GraphBuilder, Output
-from redpebble.models.pruned_weights import masked_weight, random_bias, random_weight
-from redpebble.models.recipe import require_at_least, require_density
+from .graph_builder import GraphBuilder, Output
+from .pruned_weights import masked_weight, random_bias, random_weight
+from .recipe import require_at_least, require_density
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.models.graph_builder import GraphBuilder, Output
-from redpebble.models.pruned_weights import random_bias
-from redpebble.models.recipe import require, require_at_least
+from .graph_builder import GraphBuilder, Output
+from .pruned_weights import random_bias
+from .recipe import require, require_at_least
 
 if TYPE_CHECKING:
     import onnx_ir as ir

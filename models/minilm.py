@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from redpebble.models.pruned_weights import magnitude_mask
-from redpebble.models.recipe import require
+from .pruned_weights import magnitude_mask
+from .recipe import require
 
 if TYPE_CHECKING:
     import onnx_ir as ir

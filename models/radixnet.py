@@ -27,14 +27,17 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.models.graph_builder import GraphBuilder, Output
-from redpebble.models.radixnet_patterns import COPIES, base_layer_count, layer_patterns
-from redpebble.models.recipe import require, require_at_least
+from ..sparse.csr import CsrPattern
+from .graph_builder import GraphBuilder, Output
+from .recipe import require, require_at_least
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from redpebble.export.writing.compact_weights import CompactWeight
+    from ..export.writing.compact_weights import CompactWeight
+
+COPIES: Final = 16
+"""Neurons of a class; also 1 / weight."""
 
 BIASES: Final = MappingProxyType({1024: -0.30, 4096: -0.35, 16384: -0.40, 65536: -0.45})
 """Neurons of a layer -> bias of the challenge."""
@@ -63,7 +66,7 @@ class RadixNet:
 
     def build(self, rng: np.random.Generator) -> ir.Model:
         """The model: y0 [batch, neurons] -> y [batch, neurons]; the permutations are drawn layer by layer."""
-        from redpebble.export.save_model import remember_external_weights
+        from ..export.save_model import remember_external_weights
 
         builder = GraphBuilder()
         dims = ("batch", self.neurons)
@@ -86,7 +89,7 @@ class RadixNet:
     def _weights(self, builder: GraphBuilder, rng: np.random.Generator) -> Iterator[ir.Value]:
         """The matrices: [outputs, inputs] of compact layers, [inputs, outputs] of the others."""
         if self.compact:
-            from redpebble.export.writing.compact_weights import compact_entries
+            from ..export.writing.compact_weights import compact_entries
 
             decoder = _Decoder.start(builder, self.neurons)
             for layer, pattern in enumerate(layer_patterns(self, rng)):
@@ -211,3 +214,29 @@ def _index(builder: GraphBuilder, indices: NDArray[np.int64], name: str) -> ir.V
 
     stored = builder.constant(f"{name}.indices", indices.astype(np.uint16))
     return builder.op("Cast", [stored], f"/{name}/Cast", {"to": ir.DataType.INT64})
+
+
+def base_layer_count(neurons: int) -> int:
+    """K: the number of layers before strides repeat."""
+    return (neurons // COPIES).bit_length() - 1
+
+
+def radixnet_patterns(recipe: RadixNet, rng: np.random.Generator) -> tuple[CsrPattern[np.int32], ...]:
+    """The layers of the model that the recipe builds with the same `rng`."""
+    return tuple(layer_patterns(recipe, rng))
+
+
+def layer_patterns(recipe: RadixNet, rng: np.random.Generator) -> Iterator[CsrPattern[np.int32]]:
+    """The same, one layer after the other."""
+    neurons, base_count = recipe.neurons, base_layer_count(recipe.neurons)
+    class_count = neurons // COPIES
+    pointers = np.arange(0, neurons * 2 * COPIES + 1, 2 * COPIES, dtype=np.int64)
+    for layer in range(recipe.layers):
+        classes = np.arange(neurons) % class_count
+        sources = np.stack([classes, (classes - (1 << layer % base_count)) % class_count], axis=1)
+        inputs = sources[:, :, None] + class_count * np.arange(COPIES)
+        if layer >= base_count:
+            # input i of the layer is input permutation[i] of the base layer
+            inputs = np.argsort(rng.permutation(neurons))[inputs]
+        ascending = np.sort(inputs.reshape(neurons, 2 * COPIES), axis=1)
+        yield CsrPattern(pointers, ascending.astype(np.int32).reshape(-1), neurons)

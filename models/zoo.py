@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from redpebble.models.activations import EveryActivation
-from redpebble.models.bert import BertFfn, BertLayer
-from redpebble.models.compact import Compact
-from redpebble.models.digits import Digits
-from redpebble.models.digits_cnn import DigitsCnn
-from redpebble.models.digits_int8 import DigitsInt8
-from redpebble.models.feed_forward import Ffnn, MaskedMlp, ResMlp
-from redpebble.models.graph_network import GraphNetwork
-from redpebble.models.minilm import MiniLm
-from redpebble.models.radixnet import RadixNet
-from redpebble.models.recipe import ModelRecipe, Recipe, choose, describe, parse_spec
-from redpebble.models.structured import Structured
+from .activations import EveryActivation
+from .bert import BertFfn, BertLayer
+from .compact import Compact
+from .digits import Digits
+from .digits_cnn import DigitsCnn
+from .digits_int8 import DigitsInt8
+from .feed_forward import Ffnn, MaskedMlp, ResMlp
+from .graph_network import GraphNetwork
+from .minilm import MiniLm
+from .radixnet import RadixNet
+from .recipe import ModelRecipe, Recipe, choose, describe, parse_spec
+from .structured import Structured
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -74,6 +74,6 @@ def save(model: ir.Model, path: str | os.PathLike[str], *, external_data: bool |
         OSError: the file cannot be written.
         ValueError: more than 2 GB in one file.
     """
-    from redpebble.export.save_model import save_model
+    from ..export.save_model import save_model
 
     save_model(model, path, external_data=external_data)

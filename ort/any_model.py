@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from typing_extensions import Unpack
 
-from redpebble.foundation.log import LOG
-from redpebble.ort.counters import count
-from redpebble.ort.model_looks import NOTHING_TAKEN, why_dense
-from redpebble.ort.session_arguments import OtherArguments, Providers, SessionArguments
+from ..foundation.log import LOG
+from .counters import count
+from .model_looks import NOTHING_TAKEN, why_dense
+from .session_arguments import OtherArguments, Providers, SessionArguments
 
 if TYPE_CHECKING:
-    from redpebble.frontend.import_model import Source
+    from ..frontend.import_model import Source
 
 
 def session(
@@ -51,7 +51,7 @@ def session(
             LOG.warning(NOTHING_TAKEN, why)
             count("models_left")
             return made
-    from redpebble.ort.session import optimized_session
+    from .session import optimized_session
 
     return optimized_session(model, arguments, rows=rows)
 

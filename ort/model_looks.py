@@ -8,14 +8,14 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from redpebble.export.sparse_networks.node_format import DOMAIN
-from redpebble.frontend.reading.streamed_graph import streamed_graph
-from redpebble.frontend.sparse_weights import graph_of, reason_of_density
+from ..export.sparse_networks.node_format import DOMAIN
+from ..frontend.reading.streamed_graph import streamed_graph
+from ..frontend.sparse_weights import graph_of, reason_of_density
 
 if TYPE_CHECKING:
     import onnx_ir
 
-    from redpebble.frontend.import_model import Source
+    from ..frontend.import_model import Source
 
 
 def holds_networks(model: "Source") -> bool:

@@ -6,18 +6,18 @@ from typing import Final
 
 import onnxruntime
 
-from redpebble.export.sparse_networks.node_format import FORMAT, Attributes, Constants, node_identity
-from redpebble.foundation.log import LOG
-from redpebble.foundation.threads import usable_threads
-from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.ort.counters import count
-from redpebble.ort.custom_ops.network_session import NetworkSession
-from redpebble.ort.custom_ops.node import one_line
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.loaded_network import LoadedNetwork, load_network
-from redpebble.runtime.store.artefact import Artefact
-from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from ..export.sparse_networks.node_format import FORMAT, Attributes, Constants, node_identity
+from ..foundation.log import LOG
+from ..foundation.threads import usable_threads
+from ..lowering.calls.network_table import IN_ONNXRUNTIME
+from ..lowering.cpu_target import CpuTarget
+from ..runtime.jit import host_target
+from ..runtime.loaded_network import LoadedNetwork, load_network
+from ..runtime.store.artefact import Artefact
+from ..runtime.store.cache import cache_key, default_folder, load, store
+from .counters import count
+from .custom_ops.network_session import NetworkSession
+from .custom_ops.node import one_line
 
 OPTIONS: Final = "sparse network"
 """The salt that sets the code of a node apart in the cache from that of a model."""
@@ -93,8 +93,8 @@ def network_in_session(
 
 
 def _run_by_onnxruntime(op_type: str, attributes: Attributes, constants: Constants, threads: int) -> NetworkSession:
-    from redpebble.export.sparse_networks.node_content import network_model
-    from redpebble.frontend.reading.model_source import read_runnable_model
+    from ..export.sparse_networks.node_content import network_model
+    from ..frontend.reading.model_source import read_runnable_model
 
     model = network_model(op_type, attributes, constants)
     read_runnable_model(model, any_version=True)
@@ -124,9 +124,9 @@ def _compiled(
     if artefact is not None and ready is None:
         count("networks_from_cache")
     if artefact is None:
-        from redpebble.compiler import native_code
-        from redpebble.export.sparse_networks.node_content import network_model
-        from redpebble.options import Options
+        from ..driver.compiler import native_code
+        from ..export.sparse_networks.node_content import network_model
+        from ..options import Options
 
         model = network_model(op_type, attributes, constants)
         artefact = native_code(model, Options(threads=threads, is_node=True), target=cpu, cache=False)

@@ -14,30 +14,30 @@ from weakref import WeakKeyDictionary
 
 import onnxruntime
 
-from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, OP_TYPE
-from redpebble.foundation.cache_folder import default_folder
-from redpebble.foundation.log import LOG
-from redpebble.foundation.threads import usable_threads
-from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
-from redpebble.model_digest import model_digest
-from redpebble.ort.counters import count
-from redpebble.ort.custom_ops.node import one_line
-from redpebble.ort.model_looks import NOTHING_TAKEN, holds_networks, why_dense
-from redpebble.ort.native.tables import CODES_COUNT, OPERATOR_COUNT
-from redpebble.ort.network_code import code_key, compile_network, network_in_session, ready_code
-from redpebble.ort.session_arguments import SessionArguments
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.store.artefact import Artefact
-from redpebble.runtime.store.cache import cache_key, load, store
-from redpebble.runtime.store.checked_file import keep, recalled
-from redpebble.runtime.store.kept_files import make_room, note_use
+from ..driver.model_digest import model_digest
+from ..export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, OP_TYPE
+from ..foundation.cache_folder import default_folder
+from ..foundation.log import LOG
+from ..foundation.threads import usable_threads
+from ..lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
+from ..runtime.jit import host_target
+from ..runtime.store.artefact import Artefact
+from ..runtime.store.cache import cache_key, load, store
+from ..runtime.store.checked_file import keep, recalled
+from ..runtime.store.kept_files import make_room, note_use
+from .counters import count
+from .custom_ops.node import one_line
+from .model_looks import NOTHING_TAKEN, holds_networks, why_dense
+from .native.tables import CODES_COUNT, OPERATOR_COUNT
+from .network_code import code_key, compile_network, network_in_session, ready_code
+from .session_arguments import SessionArguments
 
 if TYPE_CHECKING:
     # the compiler takes seconds to load, and a session from the cache has no use for it
     import onnx_ir
     from xdsl.dialects.builtin import ModuleOp
 
-    from redpebble.frontend.import_model import Source
+    from ..frontend.import_model import Source
 
 
 def get_library_path(operator_count: int = OPERATOR_COUNT) -> str:
@@ -46,7 +46,7 @@ def get_library_path(operator_count: int = OPERATOR_COUNT) -> str:
     Nodes are compiled when a session is made, or come from the user's cache. A model with more than `operator_count`
     different networks runs the others as onnxruntime does without us; `session` asks for as many as a model has.
     """
-    from redpebble.ort.custom_ops.library import in_process_library, set_compiler
+    from .custom_ops.library import in_process_library, set_compiler
 
     set_compiler(network_in_session, operator_count)
     return str(in_process_library(operator_count))
@@ -71,7 +71,7 @@ def optimized_session(model: "Source", given: SessionArguments, *, rows: int = 0
     plain = _opened(model, options, wanted, arguments.make)
     if not _may_have_free_images(plain) or holds_networks(model):
         return plain
-    from redpebble.ort.sized_session import SizedSession, images_of
+    from .sized_session import SizedSession, images_of
 
     if (images := images_of(model)) is None:
         return plain
@@ -170,8 +170,8 @@ def _ways(model: "Source", wanted: _Wanted, made: list[str]) -> "Iterator[_Ready
 
 def _made_ready(model: "Source", path: Path | None, wanted: _Wanted, made: list[str]) -> _Ready:
     """Return an optimized model, and keep it in the cache, at `path`, where it can be kept there."""
-    from redpebble.export.save_model import model_bytes
-    from redpebble.runtime.memory import return_free_memory
+    from ..export.save_model import model_bytes
+    from ..runtime.memory import return_free_memory
 
     LOG.info("the model is optimized once, for the cache")
     ready = _compiled(model, wanted, made)
@@ -192,7 +192,7 @@ def _made_of(
 ) -> onnxruntime.InferenceSession:
     if isinstance(model, str | bytes):
         return _session_of(model, options, making, given_up)
-    from redpebble.export.loadable_model import loadable
+    from ..export.loadable_model import loadable
 
     with loadable(model) as source:
         return _session_of(source, options, making, given_up)
@@ -204,7 +204,7 @@ def _as_it_is(model: "Source") -> "onnx_ir.Model | bytes | str":
         return model
     if isinstance(model, str | os.PathLike):
         return os.fspath(model)
-    from redpebble.frontend.reading.model_source import read_model
+    from ..frontend.reading.model_source import read_model
 
     return read_model(model, any_version=True)
 
@@ -226,10 +226,10 @@ def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
         LOG.warning(NOTHING_TAKEN, why)
         count("models_left")
         return _Ready(_as_it_is(model))
-    from redpebble.compiler import network_code, optimized
-    from redpebble.frontend.reading.function_calls import check_written_out
-    from redpebble.frontend.reading.model_file import PROTOBUF_LIMIT
-    from redpebble.options import Options
+    from ..driver.compiler import network_code, optimized
+    from ..frontend.reading.function_calls import check_written_out
+    from ..frontend.reading.model_file import PROTOBUF_LIMIT
+    from ..options import Options
 
     cpu = host_target()
 
@@ -269,7 +269,7 @@ def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
 def _session_of(
     source: str | bytes, options: onnxruntime.SessionOptions, making: Making, given_up: list[str]
 ) -> onnxruntime.InferenceSession:
-    from redpebble.ort.custom_ops.library import set_compiler
+    from .custom_ops.library import set_compiler
 
     if isinstance(source, bytes):
         count, rounds = _operator_count(source), ROUNDING in source
@@ -327,11 +327,11 @@ def write_library(model: "Source", path: Path) -> tuple[str, ...]:
         ValueError: the model has no sparse network, or none that becomes code; or this machine makes no libraries.
         OSError: the file cannot be written.
     """
-    from redpebble.foundation.atomic_files import replacing
-    from redpebble.frontend.errors import ModelError
-    from redpebble.frontend.reading.model_source import read_model
-    from redpebble.ort.custom_ops.library import build_library
-    from redpebble.ort.native.tables import LEVELS
+    from ..foundation.atomic_files import replacing
+    from ..frontend.errors import ModelError
+    from ..frontend.reading.model_source import read_model
+    from .custom_ops.library import build_library
+    from .native.tables import LEVELS
 
     operators: dict[str, list[onnx_ir.Node]] = {}
     for graph in read_model(model).graphs():
@@ -364,8 +364,8 @@ def _code_by_digest(nodes: "Sequence[onnx_ir.Node]") -> dict[str, dict[str, Arte
         ModelError: a network is not covered.
         ValueError: a node was changed since it was written, or onnxruntime cannot have its sizes.
     """
-    from redpebble.export.sparse_networks.node_content import written
-    from redpebble.ort.custom_ops.library import code_of_levels
+    from ..export.sparse_networks.node_content import written
+    from .custom_ops.library import code_of_levels
 
     found: dict[str, dict[str, Artefact]] = {}
     for node in nodes:

@@ -10,15 +10,15 @@ import onnxruntime
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from redpebble.export.save_model import model_bytes
-from redpebble.foundation.log import LOG
-from redpebble.frontend.errors import ModelError
-from redpebble.frontend.import_model import Source
-from redpebble.frontend.reading.image_sizes import MOST_SIZES, free_sizes, sizes_of
-from redpebble.frontend.reading.model_source import read_model
-from redpebble.frontend.sparse_weights import graph_of, has_sparse_convolution
-from redpebble.ort.session_arguments import SessionArguments
-from redpebble.stated_sizes import with_sizes
+from ..driver.stated_sizes import with_sizes
+from ..export.save_model import model_bytes
+from ..foundation.log import LOG
+from ..frontend.errors import ModelError
+from ..frontend.import_model import Source
+from ..frontend.reading.image_sizes import MOST_SIZES, free_sizes, sizes_of
+from ..frontend.reading.model_source import read_model
+from ..frontend.sparse_weights import graph_of, has_sparse_convolution
+from .session_arguments import SessionArguments
 
 Opening = Callable[[Source], onnxruntime.InferenceSession]
 """Makes a session of a model."""

@@ -3,7 +3,7 @@
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
-from redpebble.passes.analysis.dominance import check_def_before_use
+from .analysis.dominance import check_def_before_use
 
 
 class VerifiedOps:

@@ -8,8 +8,8 @@ from xdsl.dialects.func import Func
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import DiagnosticException, PassFailedException
 
-from redpebble.dialect.pebble import Pebble
-from redpebble.passes.changed_ops import VerifiedOps
+from ..dialect.pebble import Pebble
+from .changed_ops import VerifiedOps
 
 DIALECTS = (Builtin, Func, Pebble)
 """The dialects of a module of ours."""

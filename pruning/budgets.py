@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from math import floor, log
 from typing import Final
 
-from redpebble.pruning.allocation import Option, allocated
-from redpebble.pruning.layer_prices import GRID, LayerPrices
-from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.runs.timing import MeasuredTimes
-from redpebble.pruning.sensitivities import LossCurve
-from redpebble.pruning.solving.structures import Structure
+from .allocation import Option, allocated
+from .layer_prices import GRID, LayerPrices
+from .layers import PrunableLayer
+from .runs.timing import MeasuredTimes
+from .sensitivities import LossCurve
+from .solving.structures import Structure
 
 REHEARSALS: Final = 6
 TOO_SLOW: Final = 1.02

@@ -15,11 +15,11 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.passes.training.losses import LossName
-from redpebble.pruning.runs.calibration_data import BATCH
-from redpebble.training.native_step import NativeStep, StepOptions
-from redpebble.training.optimizers import Adam
-from redpebble.training.samples import Floats, Teacher
+from ..passes.training.losses import LossName
+from ..training.native_step import NativeStep, StepOptions
+from ..training.optimizers import Adam
+from ..training.samples import Floats, Teacher
+from .runs.calibration_data import BATCH
 
 RATE: Final = 1e-3
 FARTHEST: Final = 0.5

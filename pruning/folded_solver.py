@@ -6,14 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
-from redpebble.pruning.losses import Loss, Losses, Outputs
-from redpebble.pruning.runs.folds import Split
-from redpebble.pruning.runs.segments import SegmentedModel
-from redpebble.pruning.runs.traces import Trace, Weights
-from redpebble.pruning.solve_layers import LayerSolver, SolvedLayer
-from redpebble.pruning.solving.methods import Method
-from redpebble.pruning.solving.structures import Structure
-from redpebble.runtime.memory import return_free_memory
+from ..runtime.memory import return_free_memory
+from .losses import Loss, Losses, Outputs
+from .runs.folds import Split
+from .runs.segments import SegmentedModel
+from .runs.traces import Trace, Weights
+from .solve_layers import LayerSolver, SolvedLayer
+from .solving.methods import Method
+from .solving.structures import Structure
 
 Densities = Mapping[str, float]
 

@@ -7,21 +7,21 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.model_rows import state_rows
-from redpebble.pruning.allocation import Option
-from redpebble.pruning.budgets import Allocation, densities_of, options_of, sparsest, uniform, within_loss, within_time
-from redpebble.pruning.folded_solver import FoldedSolver
-from redpebble.pruning.layer_prices import LayerPrices
-from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.measured_prices import measured_corrections
-from redpebble.pruning.options import PruneOptions
-from redpebble.pruning.runs.layer_times import LayerClock
-from redpebble.pruning.runs.timing import MeasuredTimes, ModelClock
-from redpebble.pruning.runs.traces import Trace
-from redpebble.pruning.sensitivities import LossCurve, Probe, loss_curves
-from redpebble.pruning.solving.methods import METHODS, Sparsity
-from redpebble.pruning.source_model import SourceModel
-from redpebble.runtime.memory import return_free_memory
+from ..driver.model_rows import state_rows
+from ..runtime.memory import return_free_memory
+from .allocation import Option
+from .budgets import Allocation, densities_of, options_of, sparsest, uniform, within_loss, within_time
+from .folded_solver import FoldedSolver
+from .layer_prices import LayerPrices
+from .layers import PrunableLayer
+from .measured_prices import measured_corrections
+from .options import PruneOptions
+from .runs.layer_times import LayerClock
+from .runs.timing import MeasuredTimes, ModelClock
+from .runs.traces import Trace
+from .sensitivities import LossCurve, Probe, loss_curves
+from .solving.methods import METHODS, Sparsity
+from .source_model import SourceModel
 
 Array = NDArray[np.float32]
 

@@ -17,24 +17,24 @@ import numpy as np
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.kernels.dense_work import dense_us, runtime_us
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, predicted_us
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.kernels.work import Layer
-from redpebble.passes.analysis.block_choices import with_blocks
-from redpebble.passes.analysis.layer_costs import layers_of
-from redpebble.passes.images.image_layers import COPIED_US, MOVED_US, image_shares
-from redpebble.passes.kernels.choose_kernels import fastest_families
-from redpebble.passes.kernels.discover_structure import DiscoverStructure
-from redpebble.passes.kernels.kernels_at_rows import ChosenKernels, gains
-from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.options import PruneOptions
-from redpebble.pruning.price_corrections import UNCORRECTED, Correction
-from redpebble.pruning.runs.call_sizes import CallSizes, ImageSizes
-from redpebble.pruning.windows import Window
-from redpebble.sparse.csr import CscMatrix, stored_bytes
+from ..dialect.ops.constants import SparseConstantOp
+from ..kernels.dense_work import dense_us, runtime_us
+from ..kernels.machine import Machine
+from ..kernels.prediction import candidates, predicted_us
+from ..kernels.tile_widths import PIXELS
+from ..kernels.work import Layer
+from ..passes.analysis.block_choices import with_blocks
+from ..passes.analysis.layer_costs import layers_of
+from ..passes.images.image_layers import COPIED_US, MOVED_US, image_shares
+from ..passes.kernels.choose_kernels import fastest_families
+from ..passes.kernels.discover_structure import DiscoverStructure
+from ..passes.kernels.kernels_at_rows import ChosenKernels, gains
+from ..sparse.csr import CscMatrix, stored_bytes
+from .layers import PrunableLayer
+from .options import PruneOptions
+from .price_corrections import UNCORRECTED, Correction
+from .runs.call_sizes import CallSizes, ImageSizes
+from .windows import Window
 
 GRID: Final = tuple(float(density) for density in np.geomspace(0.05, 0.6, 33).round(4))
 """Densities that are weighed against each other, beside 1: each takes about 8 % longer than the one before."""

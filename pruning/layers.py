@@ -11,10 +11,9 @@ from typing import Final
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import NodeProto, numpy_helper
+from onnx import GraphProto, NodeProto, numpy_helper
 
-from redpebble.pruning.runs.graph_names import names_read
-from redpebble.pruning.windows import Window
+from .windows import Window
 
 Array = NDArray[np.float32]
 
@@ -122,3 +121,17 @@ def weights_of(graph: onnx.GraphProto, layers: Sequence[PrunableLayer], folder: 
         layer.name: layer.matrix(numpy_helper.to_array(stored[layer.weight], folder).astype(np.float32, copy=False))
         for layer in layers
     }
+
+
+def names_read(node: NodeProto) -> Iterator[str]:
+    """Yield the names that a node reads of the graph around it."""
+    yield from filter(None, node.input)
+    for attribute in node.attribute:
+        for body in (attribute.g, *attribute.graphs):
+            own = {name for inner in body.node for name in inner.output} | _given(body)
+            yield from (name for inner in body.node for name in names_read(inner) if name not in own)
+            yield from (output.name for output in body.output if output.name not in own)
+
+
+def _given(graph: GraphProto) -> set[str]:
+    return {value.name for value in (*graph.input, *graph.initializer)}

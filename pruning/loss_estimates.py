@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from redpebble.pruning.losses import Losses
+from .losses import Losses
 
 CONFIDENCE: Final = 0.99
 """Share of the intervals that hold the loss of all inputs of the kind of the data: models are shipped by them."""

@@ -6,12 +6,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.pruning.layer_prices import Kind, LayerPrices
-from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.price_corrections import ANCHORS, UNEVEN_ANCHORS, Anchor, Correction, correction_of
-from redpebble.pruning.runs.layer_times import LayerClock
-from redpebble.pruning.solving.methods import Sparsity
-from redpebble.pruning.solving.structures import Structure
+from .layer_prices import Kind, LayerPrices
+from .layers import PrunableLayer
+from .price_corrections import ANCHORS, UNEVEN_ANCHORS, Anchor, Correction, correction_of
+from .runs.layer_times import LayerClock
+from .solving.methods import Sparsity
+from .solving.structures import Structure
 
 Array = NDArray[np.float32]
 Watch = Callable[[str, int, int], None]

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from redpebble.pruning.runs.timing import MeasuredTimes
-from redpebble.pruning.runs.traces import Trace, Weights
-from redpebble.pruning.solve_layers import LayerSolver
-from redpebble.pruning.solving.methods import METHODS
-from redpebble.pruning.solving.structures import Structure
+from .runs.timing import MeasuredTimes
+from .runs.traces import Trace, Weights
+from .solve_layers import LayerSolver
+from .solving.methods import METHODS
+from .solving.structures import Structure
 
 DENSITIES: Final = (0.5, 0.3, 0.15)
 """Densities of all layers alike at which methods are compared."""

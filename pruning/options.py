@@ -7,9 +7,9 @@ from typing import Any, Final, Literal
 
 from numpy.typing import NDArray
 
-from redpebble.pruning.solving.methods import Method, method_of
-from redpebble.pruning.solving.structures import Structure, structure_of
-from redpebble.runtime.threads import checked_threads
+from ..runtime.threads import checked_threads
+from .solving.methods import Method, method_of
+from .solving.structures import Structure, structure_of
 
 Measure = Literal["speedup", "time", "sparsity", "loss"]
 

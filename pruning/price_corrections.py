@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from redpebble.pruning.runs.timing import MeasuredTimes
+from .runs.timing import MeasuredTimes
 
 ANCHORS: Final = ((0.1,), (0.25,), (0.5, 0.4, 0.35, 0.3))
 """Densities at which layers are measured, of each choice the first that is predicted to gain anything; between two of

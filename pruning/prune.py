@@ -23,40 +23,40 @@ import onnx_ir
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from redpebble.foundation.threads import usable_threads
-from redpebble.frontend.errors import within_limits
-from redpebble.frontend.import_model import Source
-from redpebble.model_rows import state_rows
-from redpebble.ort.any_model import session
-from redpebble.pruning.budgets import Allocation
-from redpebble.pruning.finetune import Lessons, lessons_of, trained
-from redpebble.pruning.folded_solver import FoldedSolver
-from redpebble.pruning.goal_densities import DensityChoice
-from redpebble.pruning.layer_prices import LayerPrices
-from redpebble.pruning.loss_estimates import LossEstimate
-from redpebble.pruning.losses import Loss, Losses, variance_lost
-from redpebble.pruning.method_trials import MethodTrial, method_trials
-from redpebble.pruning.method_trials import densities_of as trial_densities
-from redpebble.pruning.options import Goal, Precision, PruneOptions
-from redpebble.pruning.quantized_result import quantized
-from redpebble.pruning.report import Pruned, PrunedLayer, PruneReport, state_pruning
-from redpebble.pruning.runs.calibration_data import batches_of
-from redpebble.pruning.runs.call_sizes import CallSizes
-from redpebble.pruning.runs.folds import Split, shuffled, split_batches
-from redpebble.pruning.runs.layer_times import LayerClock
-from redpebble.pruning.runs.segments import SegmentedModel
-from redpebble.pruning.runs.timing import ModelClock, feeds_with_rows
-from redpebble.pruning.runs.traces import Trace
-from redpebble.pruning.sensitivities import few_batches
-from redpebble.pruning.solve_layers import LayerSolver, SolvedLayer
-from redpebble.pruning.solving.methods import METHODS, Method
-from redpebble.pruning.solving.structures import Structure
-from redpebble.pruning.source_model import SourceModel
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.memory import return_free_memory
-from redpebble.training.native_step import check_trainable
-from redpebble.tuning.machines import machine_for
-from redpebble.verification.oracle import Oracle, session_options
+from ..driver.model_rows import state_rows
+from ..foundation.threads import usable_threads
+from ..frontend.errors import within_limits
+from ..frontend.import_model import Source
+from ..ort.any_model import session
+from ..runtime.jit import host_target
+from ..runtime.memory import return_free_memory
+from ..training.native_step import check_trainable
+from ..tuning.machines import machine_for
+from ..verification.oracle import Oracle, session_options
+from .budgets import Allocation
+from .finetune import Lessons, lessons_of, trained
+from .folded_solver import FoldedSolver
+from .goal_densities import DensityChoice
+from .layer_prices import LayerPrices
+from .loss_estimates import LossEstimate
+from .losses import Loss, Losses, variance_lost
+from .method_trials import MethodTrial, method_trials
+from .method_trials import densities_of as trial_densities
+from .options import Goal, Precision, PruneOptions
+from .quantized_result import quantized
+from .report import Pruned, PrunedLayer, PruneReport, state_pruning
+from .runs.calibration_data import batches_of
+from .runs.call_sizes import CallSizes
+from .runs.folds import Split, shuffled, split_batches
+from .runs.layer_times import LayerClock
+from .runs.segments import SegmentedModel
+from .runs.timing import ModelClock, feeds_with_rows
+from .runs.traces import Trace
+from .sensitivities import few_batches
+from .solve_layers import LayerSolver, SolvedLayer
+from .solving.methods import METHODS, Method
+from .solving.structures import Structure
+from .source_model import SourceModel
 
 Array = NDArray[np.float32]
 Feeds = Mapping[str, NDArray[Any]]

@@ -7,8 +7,8 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.compiler import optimized
-from redpebble.options import Options
+from ..driver.compiler import optimized
+from ..options import Options
 
 SAMPLES: Final = 512
 """Samples that ranges of values are taken from, about."""

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import onnx_ir
 
-from redpebble.export.save_model import save_model
-from redpebble.model_rows import PRUNED_KEY
-from redpebble.pruning.loss_estimates import LossEstimate
-from redpebble.pruning.method_trials import MethodTrial
-from redpebble.pruning.runs.timing import MeasuredTimes
-from redpebble.sparse.csr import stored_bytes
+from ..driver.model_rows import PRUNED_KEY
+from ..export.save_model import save_model
+from ..sparse.csr import stored_bytes
+from .loss_estimates import LossEstimate
+from .method_trials import MethodTrial
+from .runs.timing import MeasuredTimes
 
 
 @dataclass(frozen=True)

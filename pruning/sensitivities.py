@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.pruning.layers import PrunableLayer, Reading
-from redpebble.pruning.losses import Loss
-from redpebble.pruning.runs.hessians import layer_inputs
-from redpebble.pruning.runs.traces import Trace, Weights
-from redpebble.pruning.solving.methods import Method, Sparsity
-from redpebble.pruning.solving.refit import damped, inverse_of, mean_square, refitted
-from redpebble.pruning.solving.structures import Structure
+from .layers import PrunableLayer, Reading
+from .losses import Loss
+from .runs.hessians import layer_inputs
+from .runs.traces import Trace, Weights
+from .solving.methods import Method, Sparsity
+from .solving.refit import damped, inverse_of, mean_square, refitted
+from .solving.structures import Structure
 
 Array = NDArray[np.float32]
 

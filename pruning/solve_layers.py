@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.pruning.layers import PrunableLayer, Reading
-from redpebble.pruning.runs.hessians import LayerInputs, layer_inputs
-from redpebble.pruning.runs.traces import Trace, Weights
-from redpebble.pruning.solving.methods import Method, Sparsity
-from redpebble.pruning.solving.refit import loss_of, moved_target
-from redpebble.pruning.solving.structures import Structure
+from .layers import PrunableLayer, Reading
+from .runs.hessians import LayerInputs, layer_inputs
+from .runs.traces import Trace, Weights
+from .solving.methods import Method, Sparsity
+from .solving.refit import loss_of, moved_target
+from .solving.structures import Structure
 
 Array = NDArray[np.float32]
 

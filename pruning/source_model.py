@@ -12,12 +12,12 @@ import onnx_ir
 from numpy.typing import NDArray
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
-from redpebble.export.save_model import save_model
-from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.fold_model import fold_model
-from redpebble.frontend.reading.faults import reading
-from redpebble.frontend.reading.model_source import Source, inline_layers, read_runnable_model
-from redpebble.pruning.layers import PrunableLayer, prunable_layers, weights_of
+from ..export.save_model import save_model
+from ..frontend.errors import UnsupportedModelError
+from ..frontend.fold_model import fold_model
+from ..frontend.reading.faults import reading
+from ..frontend.reading.model_source import Source, inline_layers, read_runnable_model
+from .layers import PrunableLayer, prunable_layers, weights_of
 
 Array = NDArray[np.float32]
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.program import Program
-from redpebble.runtime.call import Call
-from redpebble.runtime.memory import address_of, aligned_bytes
+from ..lowering.program import Program
+from .call import Call
+from .memory import address_of, aligned_bytes
 
 Array = NDArray[Any]
 

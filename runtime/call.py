@@ -8,13 +8,13 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.calls.pool import FRAME_WORDS, PoolFrame
-from redpebble.lowering.calls.table import Frame, Header, Split
-from redpebble.lowering.program import Program
-from redpebble.runtime.call_code import call_code
-from redpebble.runtime.loaded_network import LoadedNetwork
-from redpebble.runtime.memory import address_of, aligned_bytes
-from redpebble.runtime.thread_pool import NativeCall, ThreadPool
+from ..lowering.calls.pool import FRAME_WORDS, PoolFrame
+from ..lowering.calls.table import Frame, Header, Split
+from ..lowering.program import Program
+from .call_code import call_code
+from .loaded_network import LoadedNetwork
+from .memory import address_of, aligned_bytes
+from .thread_pool import NativeCall, ThreadPool
 
 
 @dataclass(frozen=True)

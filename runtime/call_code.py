@@ -4,11 +4,11 @@ import hashlib
 import platform
 from functools import cache
 
-from redpebble.lowering.calls.pool import EXPORTS, pool_module
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.runtime.jit import MachineCode, emit_object, load_object
-from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
-from redpebble.runtime.store.checked_file import kept
+from ..lowering.calls.pool import EXPORTS, pool_module
+from ..lowering.cpu_target import CpuTarget
+from .jit import MachineCode, emit_object, load_object
+from .store.cache import compiler_fingerprint, default_folder
+from .store.checked_file import kept
 
 
 @cache

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.lowering.code_key import code_key
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.shared_code import SharedCode, lower_to_share
-from redpebble.runtime.jit import emit_object
-from redpebble.runtime.memory import aligned_copy
-from redpebble.runtime.store.artefact import Artefact
-from redpebble.runtime.store.cache import cache_key
-from redpebble.runtime.store.checked_file import kept
+from ..lowering.code_key import code_key
+from ..lowering.cpu_target import CpuTarget
+from ..lowering.shared_code import SharedCode, lower_to_share
+from .jit import emit_object
+from .memory import aligned_copy
+from .store.artefact import Artefact
+from .store.cache import cache_key
+from .store.checked_file import kept
 
 MOST_KEPT_CODES: Final = 32
 """Codes that are kept, some hundred kilobytes each; the oldest goes first."""

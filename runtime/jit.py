@@ -8,7 +8,7 @@ from functools import cache
 
 from llvmlite import binding
 
-from redpebble.lowering.cpu_target import CpuTarget
+from ..lowering.cpu_target import CpuTarget
 
 StepFunction = Callable[..., None]
 

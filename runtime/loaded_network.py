@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.calls.network_table import SAME_NUMBERS, ParameterNumbers, SplitCosts, network_table, symbols_of
-from redpebble.lowering.program import Program
-from redpebble.runtime.jit import MachineCode, load_object
-from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
+from ..lowering.calls.network_table import SAME_NUMBERS, ParameterNumbers, SplitCosts, network_table, symbols_of
+from ..lowering.program import Program
+from .jit import MachineCode, load_object
+from .memory import address_of, aligned_bytes, aligned_copy
 
 
 @dataclass(frozen=True)

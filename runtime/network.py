@@ -7,17 +7,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
-from redpebble.dialect.reports.layer_report import Report
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, bind_symbols
-from redpebble.lowering.calls.network_table import IN_PROCESS
-from redpebble.lowering.program import Program
-from redpebble.runtime.bound_call import BoundCall, bound_inputs, bound_outputs, check_apart
-from redpebble.runtime.call import Call, new_call
-from redpebble.runtime.loaded_network import load_network
-from redpebble.runtime.memory import OutputMemory, address_of, addressof, first_byte, zeros_on_demand
-from redpebble.runtime.python_call import PythonCall, python_call
-from redpebble.runtime.thread_pool import ThreadPool
-from redpebble.runtime.threads import checked_threads
+from ..dialect.reports.layer_report import Report
+from ..dialect.symbolic_sizes import Size, SymbolicShape, bind_symbols
+from ..lowering.calls.network_table import IN_PROCESS
+from ..lowering.program import Program
+from .bound_call import BoundCall, bound_inputs, bound_outputs, check_apart
+from .call import Call, new_call
+from .loaded_network import load_network
+from .memory import OutputMemory, address_of, addressof, first_byte, zeros_on_demand
+from .python_call import PythonCall, python_call
+from .thread_pool import ThreadPool
+from .threads import checked_threads
 
 Floats = NDArray[np.float32]
 Shapes = tuple[tuple[int, ...], ...]

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.calls.python_call import (
+from ..lowering.calls.python_call import (
     CALL_FROM_PYTHON,
     CONTIGUOUS,
     OBJECT_BYTES,
@@ -20,9 +20,9 @@ from redpebble.lowering.calls.python_call import (
     Entry,
     Input,
 )
-from redpebble.runtime.call import Call
-from redpebble.runtime.call_code import call_code
-from redpebble.runtime.memory import FLOAT32, address_of, aligned_bytes
+from .call import Call
+from .call_code import call_code
+from .memory import FLOAT32, address_of, aligned_bytes
 
 Outputs = list[NDArray[np.float32]]
 ONE_ARGUMENT: Final = 0x0008

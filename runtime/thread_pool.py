@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.calls.pool import POOL_BYTES
-from redpebble.runtime.call_code import call_code
-from redpebble.runtime.jit import MachineCode
-from redpebble.runtime.memory import address_of, aligned_bytes
+from ..lowering.calls.pool import POOL_BYTES
+from .call_code import call_code
+from .jit import MachineCode
+from .memory import address_of, aligned_bytes
 
 
 class NativeCall:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CscMatrix, Indices
+from .csr import CscMatrix, Indices
 
 
 class EdgeList(NamedTuple):

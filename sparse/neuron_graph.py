@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from redpebble.sparse.csr import CsrPattern
+from .csr import CsrPattern
 
 NEIGHBOURS = 16
 """Inputs or outputs, beside each other, that come from rows of a batch or go there together: a line of a row."""

@@ -2,150 +2,61 @@
 
 import ast
 import importlib
+import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
 
 from redpebble.runtime.store.source_digest import source_digest, source_files
 from redpebble.universe import PASSES
 
 ROOT = Path(__file__).parent.parent
-SOURCE = Path("src/redpebble")
 
-FLOORS = [
+LAYERS = [
     "foundation",
-    "pruning/solving",
     "sparse",
-    "sparse/patterns",
     "kernels",
-    "kernels/formats",
-    "kernels/families",
-    "kernels/prediction",
-    "kernels/block_choice",
-    "kernels/dense_work",
     "theory",
-    "theory/annealing",
-    "theory/pebbling",
-    "theory/pebbling/orders",
-    "theory/pebbling/bounds",
-    "theory/pebbling/search",
-    "theory/components",
-    "theory/neuron_order",
-    "theory/depth_first",
-    "theory/partition",
-    "dialect/symbolic_sizes",
-    "dialect/tensors",
-    "dialect/provenance",
-    "dialect/attributes",
-    "dialect/ops",
-    "dialect/canonicalization",
-    "dialect/semantics",
     "dialect",
-    "dialect/reports",
-    "frontend/errors",
-    "frontend/limits",
-    "frontend/reading",
-    "frontend/folding",
-    "frontend/operators",
     "frontend",
-    "passes/analysis",
-    "passes/rewriting",
-    "passes/simplify",
-    "passes/neuron_order",
-    "passes/images",
-    "passes/kernels",
-    "passes/tiles",
-    "passes/network",
-    "passes/deployment",
-    "passes/training",
     "passes",
-    "export/node_reads",
-    "export/original",
-    "export/writing",
-    "export/operators",
-    "export/sparse_networks",
     "export",
-    "lowering/cpu_target",
-    "lowering/llvm",
-    "lowering/program",
-    "lowering/buffer_packing",
-    "lowering/calls",
-    "lowering/kernels",
-    "lowering/attention",
-    "lowering/quantized",
-    "lowering/neurons",
-    "lowering/tiles",
-    "lowering/images",
-    "lowering/graphs",
-    "lowering/gradients",
     "lowering",
-    "runtime/memory",
-    "runtime/jit",
-    "runtime/store",
     "runtime",
     "verification",
     "models",
     "tuning",
-    "redpebble",
+    "options",
+    "pipeline",
+    "driver",
+    "universe",
     "training",
-    "ort/native",
-    "ort/elf",
-    "ort/custom_ops",
-    "ort/provider",
     "ort",
-    "distributed/errors",
-    "distributed/graph",
-    "distributed/native",
-    "distributed/parts",
-    "distributed/messages",
-    "distributed/parts/write_parts",
-    "distributed/plans",
-    "distributed/run",
     "distributed",
-    "bench/results/console",
-    "bench/cases",
-    "bench/measure",
     "pruning",
-    "bench/engines",
-    "bench/results",
-    "bench/suites",
-    "bench",
-    "tools/option_texts",
-    "tools/inspection",
-    "tools/json_reports",
-    "tools/explain",
-    "tools/headline",
-    "tools/tables",
-    "tools/explain/commands",
     "tools",
-    "tools/main",
-    "tools/opt",
-    "tools/demo",
+    "bench",
+    "__main__",
+    "__init__",
 ]
-"""Packages, and modules that stand lower or higher than theirs, bottom up: one may import from those before it.
-
-`redpebble` is src/redpebble. What has no floor of its own stands on that of its package.
-"""
-
-FOLDERS = tuple(dict.fromkeys(floor.split("/")[0] for floor in FLOORS))
+"""Folders, and modules at the root, bottom up: one may import from itself and from those before it."""
 
 WINGS = ("ort", "distributed", "pruning", "training", "bench", "tools")
 """Folders that nothing of the core imports, so that each can be left out."""
 
-LOADED_ON_REQUEST = {"redpebble/__init__", "redpebble/__main__", "dialect/ops/pattern_traits", "theory/__init__"}
+LOADED_ON_REQUEST = {"__init__", "__main__", "dialect/ops/pattern_traits", "theory/__init__"}
 """Modules that name what lies above them, and load it when it is asked for."""
 
 ONLY_IN: dict[str, set[str]] = {
     "llvmlite.ir": {"lowering", "ort", "distributed"},
     "llvmlite.binding": {"lowering", "runtime", "ort"},
     "llvmlite": {"lowering", "runtime", "ort", "distributed"},
-    "onnx": {"frontend", "export", "verification", "ort", "models", "pruning", "bench", "tools", "redpebble"},
+    "onnx": {"frontend", "export", "verification", "ort", "models", "pruning", "bench", "tools", "driver"},
     "onnx_ir": {
         "frontend",
         "export",
@@ -156,7 +67,7 @@ ONLY_IN: dict[str, set[str]] = {
         "training",
         "bench",
         "tools",
-        "redpebble",
+        "driver",
     },
     "onnxruntime": {"frontend", "verification", "ort", "models", "pruning", "bench", "tools"},
     "mpi4py": {"distributed"},
@@ -167,11 +78,11 @@ FORBIDDEN_STEMS = {"utils", "util", "helpers", "helper", "common", "misc", "base
 INNER = ("body", "orelse", "finalbody", "handlers", "cases")
 """Fields of statements that hold statements."""
 MOST_LINES = 400
-MOST_FILES = 20
+MOST_FILES = 24
 
-FILES = sorted(
-    file for folder in FOLDERS for file in (ROOT / (SOURCE if folder == "redpebble" else folder)).rglob("*.py")
-)
+FOLDERS = tuple(layer for layer in LAYERS if (ROOT / layer).is_dir())
+FILES = sorted([*(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py")), *ROOT.glob("*.py")])
+FILES.remove(ROOT / "setup.py")
 EVERY_FILE = [*FILES, *sorted((ROOT / "tests").rglob("*.py"))]
 
 
@@ -194,9 +105,18 @@ def statements_of(file: Path) -> tuple[ast.stmt, ...]:
     return tuple(one for one in found if isinstance(one, ast.stmt))
 
 
-def folder_of(file: Path) -> str:
-    relative = file.relative_to(ROOT)
-    return "redpebble" if relative.is_relative_to(SOURCE) else relative.parts[0]
+def name_of(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+def place_of(file: Path) -> str:
+    """The place of a file, such as `theory/pebbling/machine`, or `pipeline` at the root."""
+    return str(file.relative_to(ROOT).with_suffix(""))
+
+
+def layer_of(place: str) -> str:
+    """The folder at the root, or the module there, that a place belongs to."""
+    return place.split("/")[0]
 
 
 @cache
@@ -206,66 +126,74 @@ def imports_of(file: Path) -> tuple[str, ...]:
 
 
 def _imports(file: Path) -> Iterator[str]:
+    package = ("redpebble", *file.relative_to(ROOT).parts[:-1])
     for node in statements_of(file):
         match node:
             case ast.Import(names):
                 yield from (alias.name for alias in names)
             case ast.ImportFrom(module, names, level):
-                assert level == 0, f"{file} imports relatively"
-                yield module or ""
-                yield from (f"{module}.{alias.name}" for alias in names)
+                above = package[: len(package) + 1 - level] if level else ()
+                start = ".".join((*above, module) if module else above)
+                yield start
+                yield from (f"{start}.{alias.name}" for alias in names)
             case _:
                 pass
 
 
-def name_of(file: Path) -> str:
-    return str(file.relative_to(ROOT))
-
-
-def place_of(file: Path) -> str:
-    """The place of a file, such as `theory/pebbling/machine`; `redpebble/compiler` for what lies in src."""
-    relative = file.relative_to(ROOT).with_suffix("")
-    return str(Path("redpebble", relative.name) if relative.is_relative_to(SOURCE) else relative)
-
-
-PLACES = {place_of(file).removesuffix("/__init__"): place_of(file) for file in FILES}
-
-
-def floor_of(place: str) -> int:
-    """The floor on which a module stands: the longest entry decides."""
-    entries = [floor for floor in FLOORS if place == floor or place.startswith(f"{floor}/")]
-    assert entries, f"{place} stands on no floor"
-    return FLOORS.index(max(entries, key=len))
+PLACES = {f"redpebble.{place_of(file).replace('/', '.')}": place_of(file) for file in FILES if file.stem != "__init__"}
+"""Name of a module -> its place; a package as such is empty."""
 
 
 def imported_places(file: Path) -> Iterator[str]:
-    """The places of the modules of ours that a file imports; a package as such is empty."""
-    for module in imports_of(file):
-        inner = module.removeprefix("redpebble.").replace(".", "/")
-        place = PLACES.get(inner) or PLACES.get(f"redpebble/{inner}")
-        if module.startswith("redpebble.") and place is not None and not place.endswith("/__init__"):
-            yield place
+    """The places of the modules of ours that a file imports."""
+    yield from (PLACES[module] for module in imports_of(file) if module in PLACES)
 
 
 def test_imports_run_down() -> None:
     wrong: list[str] = []
     for file in FILES:
         place = place_of(file)
-        above = [other for other in imported_places(file) if floor_of(other) > floor_of(place)]
+        layer = LAYERS.index(layer_of(place))
+        above = [other for other in imported_places(file) if LAYERS.index(layer_of(other)) > layer]
         if place not in LOADED_ON_REQUEST:
             wrong += [f"{place} imports {other}" for other in above]
     assert not wrong, wrong
 
 
-def test_every_floor_exists() -> None:
-    packages = {*FOLDERS, *(str(file.parent.relative_to(ROOT)) for file in FILES)}
-    assert not [floor for floor in FLOORS if floor not in packages and floor not in PLACES]
+def test_nothing_in_a_folder_imports_in_a_circle() -> None:
+    """Modules and folders beside each other, in any folder, import each other in one direction only."""
+    arrows: dict[Path, dict[str, set[str]]] = {}
+    for file in FILES:
+        place = Path(place_of(file))
+        for other in map(Path, imported_places(file)) if str(place) not in LOADED_ON_REQUEST else ():
+            depth = len(Path(os.path.commonpath([place, other])).parts)
+            if depth:
+                beside = arrows.setdefault(Path(*place.parts[:depth]), {})
+                beside.setdefault(place.parts[depth], set()).add(other.parts[depth])
+    circles: dict[str, list[str]] = {}
+    for folder, graph in arrows.items():
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            circles[str(folder)] = error.args[1]
+    assert not circles, circles
+
+
+def test_files_import_each_other_relatively() -> None:
+    """So that any tool that reads imports from files follows them in a checkout, whatever its folder is called."""
+    absolute = re.compile(r"^\s*(?:from|import) redpebble\b", re.MULTILINE)
+    inside = [file for file in FILES if layer_of(place_of(file)) != "bench"]
+    assert not [name_of(file) for file in inside if absolute.search(text_of(file))]
+
+
+def test_every_layer_exists() -> None:
+    assert sorted(LAYERS) == sorted({layer_of(place_of(file)) for file in FILES})
 
 
 def test_the_core_does_without_the_wings() -> None:
     wrong: list[str] = []
     for file in FILES:
-        if folder_of(file) not in WINGS and place_of(file) not in LOADED_ON_REQUEST:
+        if layer_of(place_of(file)) not in WINGS and place_of(file) not in LOADED_ON_REQUEST:
             wrong += [
                 f"{name_of(file)} imports {other}" for other in imported_places(file) if other.split("/")[0] in WINGS
             ]
@@ -293,7 +221,7 @@ def test_heavy_packages_stay_in_their_layers() -> None:
         for module in imports_of(file):
             # the longest entry decides: llvmlite.ir before llvmlite
             matching = [package for package in ONLY_IN if module == package or module.startswith(f"{package}.")]
-            if matching and folder_of(file) not in ONLY_IN[max(matching, key=len)]:
+            if matching and layer_of(place_of(file)) not in ONLY_IN[max(matching, key=len)]:
                 wrong.append(f"{name_of(file)} imports {module}")
     assert not wrong, wrong
 
@@ -318,20 +246,6 @@ def test_a_docstring_begins_with_a_noun_or_a_verb_and_is_no_genitive_fragment() 
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     )
     assert not [(place, text) for place, text in docstrings if fragment.search(text)]
-
-
-def test_every_folder_is_listed_in_pyproject_and_in_the_makefile() -> None:
-    setuptools: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    makefile = re.search(r"^LAYERS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    folders = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests"}
-    assert {*folders, "redpebble"} == {*FOLDERS}
-    assert makefile is not None
-    assert makefile[1].split() == sorted(folders)
-    packages = sorted(file.parent for folder in folders for file in (ROOT / folder).rglob("__init__.py"))
-    names = [".".join(("redpebble", *package.relative_to(ROOT).parts)) for package in packages]
-    assert sorted(setuptools["packages"]) == sorted(["redpebble", *names])
-    expected = {"redpebble": str(SOURCE)} | {f"redpebble.{folder}": folder for folder in folders}
-    assert setuptools["package-dir"] == expected
 
 
 def test_every_error_stands_in_the_tree() -> None:
@@ -361,7 +275,7 @@ def test_a_pass_is_one_file_with_a_filecheck_file_that_does_and_one_that_refuses
     defined = {
         (file.parent.name, file.stem, node.name)
         for file in FILES
-        if folder_of(file) == "passes"
+        if layer_of(place_of(file)) == "passes"
         for node in statements_of(file)
         if isinstance(node, ast.ClassDef) and any(ast.unparse(one) == "ModulePass" for one in node.bases)
     }

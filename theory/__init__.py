@@ -6,17 +6,17 @@ What studies of orders begin with can be imported from here: networks, memories,
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from redpebble.sparse.neuron_graph import NeuronGraph as NeuronGraph
-    from redpebble.sparse.neuron_graph import from_layers as from_layers
-    from redpebble.theory.pebbling.bounds.bounds import instance_bounds as instance_bounds
-    from redpebble.theory.pebbling.bounds.bounds import lower_bound as lower_bound
-    from redpebble.theory.pebbling.machine import Memory as Memory
-    from redpebble.theory.pebbling.machine_compiled import count_transfers as count_transfers
-    from redpebble.theory.pebbling.orders.compact_growth import grow_layers as grow_layers
-    from redpebble.theory.pebbling.orders.simple_orders import pull_order as pull_order
-    from redpebble.theory.pebbling.orders.simple_orders import push_order as push_order
-    from redpebble.theory.pebbling.search.search import SearchRequest as SearchRequest
-    from redpebble.theory.pebbling.search.search import search_order as search_order
+    from ..sparse.neuron_graph import NeuronGraph as NeuronGraph
+    from ..sparse.neuron_graph import from_layers as from_layers
+    from .pebbling.bounds.bounds import instance_bounds as instance_bounds
+    from .pebbling.bounds.bounds import lower_bound as lower_bound
+    from .pebbling.machine import Memory as Memory
+    from .pebbling.machine_compiled import count_transfers as count_transfers
+    from .pebbling.orders.compact_growth import grow_layers as grow_layers
+    from .pebbling.orders.simple_orders import pull_order as pull_order
+    from .pebbling.orders.simple_orders import push_order as push_order
+    from .pebbling.search.search import SearchRequest as SearchRequest
+    from .pebbling.search.search import search_order as search_order
 
 _HOMES = {
     "Memory": "redpebble.theory.pebbling.machine",

@@ -7,6 +7,6 @@ made by the callers.
 
 from __future__ import annotations
 
-from redpebble.foundation.compiled_loops import compiled_loop
+from ..foundation.compiled_loops import compiled_loop
 
 compiled = compiled_loop()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from redpebble.tools.cli_options import ReportPath, new_file
+from .cli_options import ReportPath, new_file
 
 cache_app = typer.Typer(no_args_is_help=True, help="Show or remove what is kept of compiled models.")
 
@@ -17,7 +17,7 @@ def show(report: ReportPath = None) -> None:
     REDPEBBLE_CACHE names another folder, REDPEBBLE_CACHE_LIMIT another limit, such as 500MB. Files that were used
     longest ago go when the limit is reached.
     """
-    from redpebble.tools.cache_commands import show_cache
+    from .cache_commands import show_cache
 
     show_cache(report)
 
@@ -28,7 +28,7 @@ def clean(report: ReportPath = None) -> None:
 
     What `redpebble tune` measured stays; `redpebble tune --reset` removes it.
     """
-    from redpebble.tools.cache_commands import clean_cache
+    from .cache_commands import clean_cache
 
     clean_cache(report)
 
@@ -52,18 +52,18 @@ def tune(
     compile(..., tune=True).
     """
     if export is not None or take is not None:
-        from redpebble.tools.cache_commands import exchange_measured
+        from .cache_commands import exchange_measured
 
         exchange_measured(export, take, report)
         return
     if show or reset:
-        from redpebble.tools.cache_commands import forget_measured, show_measured
+        from .cache_commands import forget_measured, show_measured
 
         if show:
             show_measured(report)
         else:
             forget_measured(report)
         return
-    from redpebble.tools.commands import tune_and_print
+    from .commands import tune_and_print
 
     tune_and_print(model, seconds, report)

@@ -7,15 +7,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from redpebble.bench.results.console import console
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.store.cache import default_folder
-from redpebble.runtime.store.kept_files import KeptFile, kept_files, remove, size_limit
-from redpebble.tools.json_reports import write_report
-from redpebble.tools.tables import machine_line
-from redpebble.tuning.exchange import export_machines, import_machines
-from redpebble.tuning.machines import KnownMachine, measured_before
-from redpebble.tuning.measure_kernels import known_times
+from ..runtime.jit import host_target
+from ..runtime.store.cache import default_folder
+from ..runtime.store.kept_files import KeptFile, kept_files, remove, size_limit
+from ..tuning.exchange import export_machines, import_machines
+from ..tuning.machines import KnownMachine, measured_before
+from ..tuning.measure_kernels import known_times
+from .console.console import console
+from .json_reports import write_report
+from .tables import machine_line
 
 KINDS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -11,20 +11,20 @@ from typing import Any, Final
 import onnx_ir
 import onnxruntime
 
-from redpebble.bench.results.console import console
-from redpebble.bench.results.working import working
-from redpebble.compiler import compile as compile_model
-from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError
-from redpebble.frontend.import_model import Source
-from redpebble.frontend.reading.model_source import read_runnable_model
-from redpebble.ort.any_model import session
-from redpebble.ort.model_looks import holds_networks
-from redpebble.ort.provider.register import register
-from redpebble.tools.json_reports import write_report
-from redpebble.tools.tables import comparison_table
-from redpebble.verification.compare import CheckPlan, Run, agree, compare_runs
-from redpebble.verification.input_choice import Feeds, InputChoice
-from redpebble.verification.oracle import Comparison, Oracle, Tolerance, session_options
+from ..driver.compiler import compile as compile_model
+from ..frontend.errors import InvalidModelError, UnsupportedModelError
+from ..frontend.import_model import Source
+from ..frontend.reading.model_source import read_runnable_model
+from ..ort.any_model import session
+from ..ort.model_looks import holds_networks
+from ..ort.provider.register import register
+from ..verification.compare import CheckPlan, Run, agree, compare_runs
+from ..verification.input_choice import Feeds, InputChoice
+from ..verification.oracle import Comparison, Oracle, Tolerance, session_options
+from .console.console import console
+from .console.working import working
+from .json_reports import write_report
+from .tables import comparison_table
 
 Making = Callable[[Path, Sequence[str]], Run]
 """Makes of a model, whose outputs have these names, what runs it in our way."""

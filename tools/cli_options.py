@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from redpebble.tools.json_reports import STANDARD_OUTPUT
-from redpebble.tools.option_texts import numbers
+from .json_reports import STANDARD_OUTPUT
+from .option_texts import numbers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +21,7 @@ def new_report(path: Path | None) -> Path | None:
 def printed_alone(path: Path | None) -> Path | None:
     """Return where a report goes; beside one that is printed, nothing else is."""
     if path == STANDARD_OUTPUT:
-        from redpebble.bench.results.console import console
+        from .console.console import console
 
         console.quiet = True
     return path
@@ -168,7 +168,7 @@ def samples_of(precision: Precision, data: Path | None) -> "dict[str, NDArray[An
     Raises:
         ValueError: int8 comes without samples, float32 with some, or the file cannot be understood.
     """
-    from redpebble.verification.input_choice import arrays_of
+    from ..verification.input_choice import arrays_of
 
     if precision is Precision.INT8 and data is None:
         raise ValueError("int8 needs samples: --precision int8 --data SAMPLES.npz")

@@ -11,33 +11,37 @@ import numpy as np
 import onnx_ir
 from typing_extensions import override
 
-from redpebble.bench.measure.measured_gain import MeasuredGain, measured_gain
-from redpebble.bench.measure.progress import shown
-from redpebble.bench.results.console import console
-from redpebble.bench.results.tables import bench_table, disturbed_line
-from redpebble.bench.results.working import working
-from redpebble.bench.suites.model_bench import BenchPlan, assumed_line, bench_model, bench_report, load_model
-from redpebble.compiler import Optimized, native_code, on_machine, optimized
-from redpebble.dialect.reports.layer_report import Report
-from redpebble.dialect.reports.module_report import module_report
-from redpebble.export.save_model import save_model
-from redpebble.foundation.log import LOG
-from redpebble.frontend.reading.external_files import files_of
-from redpebble.frontend.reading.model_source import read_model, read_runnable_model
-from redpebble.options import Options
-from redpebble.ort.custom_ops.library import level_target
-from redpebble.ort.session import write_library
-from redpebble.pipeline import build, run_stages
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.store.artefact import write_artefact
-from redpebble.runtime.store.cache import default_folder
-from redpebble.stated_sizes import with_sizes
-from redpebble.tools.checking import compare_session
-from redpebble.tools.explain.commands import last_stage
-from redpebble.tools.headline import print_gain
-from redpebble.tools.inspection import NOTHING_SHOWN, Inspection
-from redpebble.tools.json_reports import write_report
-from redpebble.tools.tables import (
+from ..dialect.reports.layer_report import Report
+from ..dialect.reports.module_report import module_report
+from ..driver.compiler import Optimized, native_code, on_machine, optimized
+from ..driver.stated_sizes import with_sizes
+from ..export.save_model import save_model
+from ..foundation.log import LOG
+from ..frontend.reading.external_files import files_of
+from ..frontend.reading.model_source import read_model, read_runnable_model
+from ..options import Options
+from ..ort.custom_ops.library import level_target
+from ..ort.session import write_library
+from ..pipeline import build, run_stages
+from ..runtime.jit import host_target
+from ..runtime.store.artefact import write_artefact
+from ..runtime.store.cache import default_folder
+from ..tuning.machines import calibrate
+from ..tuning.measure_kernels import Tuning
+from ..verification.compare import CheckPlan, agree, compare_runs
+from ..verification.oracle import Comparison, Oracle
+from .benching.measured_gain import MeasuredGain, measured_gain
+from .benching.model_bench import BenchPlan, assumed_line, bench_model, bench_report, load_model
+from .benching.progress import shown
+from .benching.tables import bench_table, disturbed_line
+from .checking import compare_session
+from .console.console import console
+from .console.working import working
+from .explain_commands import last_stage
+from .headline import print_gain
+from .inspection import NOTHING_SHOWN, Inspection
+from .json_reports import write_report
+from .tables import (
     comparison_table,
     layer_tables,
     machine_line,
@@ -46,10 +50,6 @@ from redpebble.tools.tables import (
     split_table,
     summary_table,
 )
-from redpebble.tuning.machines import calibrate
-from redpebble.tuning.measure_kernels import Tuning
-from redpebble.verification.compare import CheckPlan, agree, compare_runs
-from redpebble.verification.oracle import Comparison, Oracle
 
 MOST_LEFT: Final = 8
 """Lines about layers that stay as they are, unless all are asked for."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from redpebble.tools.cli_options import (
+from .cli_options import (
     Atol,
     Batches,
     Dims,
@@ -17,7 +17,7 @@ from redpebble.tools.cli_options import (
     Seed,
     some_runs,
 )
-from redpebble.tools.option_texts import numbers, shapes, sizes, words
+from .option_texts import numbers, shapes, sizes, words
 
 
 def check(
@@ -42,10 +42,10 @@ def check(
 
     Inputs are random, or those of --inputs.
     """
-    from redpebble.tools.checking import check_against, check_model
-    from redpebble.verification.compare import CheckPlan
-    from redpebble.verification.input_choice import InputChoice
-    from redpebble.verification.oracle import Tolerance
+    from ..verification.compare import CheckPlan
+    from ..verification.input_choice import InputChoice
+    from ..verification.oracle import Tolerance
+    from .checking import check_against, check_model
 
     choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
     plan = CheckPlan(numbers(batch), runs, seed, Tolerance(rtol, atol), choice)
@@ -75,10 +75,10 @@ def bench(
     `session` is redpebble.session, which runs every model; `native` is redpebble.compile, without onnxruntime, which
     runs models that are covered from end to end.
     """
-    from redpebble.bench.measure.measuring import Budget
-    from redpebble.bench.suites.model_bench import OURS, BenchPlan
-    from redpebble.tools.commands import bench_and_print
-    from redpebble.verification.input_choice import InputChoice
+    from ..verification.input_choice import InputChoice
+    from ..verification.measuring import Budget
+    from .benching.model_bench import OURS, BenchPlan
+    from .commands import bench_and_print
 
     engines = (*OURS, *words(against))
     choice = InputChoice(shapes(input_shape), sizes(dim), inputs)

@@ -13,17 +13,18 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-import redpebble
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.bench.results.console import console
-from redpebble.bench.suites.model_bench import BenchPlan
-from redpebble.models.digits import digits_accuracy, digits_record
-from redpebble.models.zoo import build, save
-from redpebble.options import Options
-from redpebble.tools.checking import check_model
-from redpebble.tools.commands import OptimizeRequest, OutputFiles, bench_and_print, optimize_model
-from redpebble.verification.compare import CheckPlan
-from redpebble.verification.oracle import Oracle, Tolerance
+from .. import compile as compile_model
+from .. import get_library_path
+from ..models.digits import digits_accuracy, digits_record
+from ..models.zoo import build, save
+from ..options import Options
+from ..verification.compare import CheckPlan
+from ..verification.measuring import Budget, interleave
+from ..verification.oracle import Oracle, Tolerance
+from .benching.model_bench import BenchPlan
+from .checking import check_model
+from .commands import OptimizeRequest, OutputFiles, bench_and_print, optimize_model
+from .console.console import console
 
 PLAN = CheckPlan(batches=(1, 7, 64), runs=3, seed=0, tolerance=Tolerance())
 
@@ -51,7 +52,7 @@ def run_in_onnxruntime(pruned: Path, optimized: Path) -> bool:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     original, without = (onnxruntime.InferenceSession(path, options) for path in (pruned, optimized))
-    options.register_custom_ops_library(redpebble.get_library_path())
+    options.register_custom_ops_library(get_library_path())
     within = onnxruntime.InferenceSession(optimized, options)
     rng = np.random.default_rng(0)
     agreed = True
@@ -83,7 +84,7 @@ def print_accuracies(pruned: Path, optimized: Path, quantized: Path) -> None:
 
 
 def _in_native_code(path: Path) -> Callable[[NDArray[np.float32]], NDArray[np.float32]]:
-    network = redpebble.compile(path)
+    network = compile_model(path)
     name = network.get_inputs()[0].name
     return lambda images: network.run(None, {name: images})[0]
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from redpebble.tools.cli_options import ReportPath, new_file, printed_alone
-from redpebble.tools.option_texts import numbers
+from .cli_options import ReportPath, new_file, printed_alone
+from .option_texts import numbers
 
 if TYPE_CHECKING:
-    from redpebble.distributed.run.run_parts import RunSummary
+    from ..distributed.run.run_parts import RunSummary
 
 
 class Plan(StrEnum):
@@ -43,8 +43,8 @@ def partition(
     report: ReportPath = None,
 ) -> None:
     """Split a model into parts, one for each rank of mpiexec."""
-    from redpebble.distributed.plans.plans import PlanRequest, parse_bytes
-    from redpebble.tools.distributed_commands import PartsFolder, partition_model
+    from ..distributed.plans.plans import PlanRequest, parse_bytes
+    from .distributed_commands import PartsFolder, partition_model
 
     room = None if memory is None else parse_bytes(memory)
     request = PlanRequest(parts, plan.value, imbalance, seed, room, batch)
@@ -73,9 +73,9 @@ def simulate(
 
     Partitions are real, messages come from a model.
     """
-    from redpebble.distributed.plans.cluster import Machine
-    from redpebble.distributed.plans.plans import PlanRequest
-    from redpebble.tools.distributed_commands import ScalingOutput, simulate_model
+    from ..distributed.plans.cluster import Machine
+    from ..distributed.plans.plans import PlanRequest
+    from .distributed_commands import ScalingOutput, simulate_model
 
     machine = Machine(bandwidth=gigabits * 1e9 / 8)
     requests = [
@@ -109,8 +109,8 @@ def run(
     Every rank reads and writes its slices of the files. When a rank fails, hangs or dies, all end,
     with exit code 2, or 128 + N when signal N asked it to.
     """
-    from redpebble.distributed.run.partitioned_network import RunOptions
-    from redpebble.distributed.run.run_parts import RunRequest, run_parts
+    from ..distributed.run.partitioned_network import RunOptions
+    from ..distributed.run.run_parts import RunRequest, run_parts
 
     options = RunOptions(threads, batch_tile, shared_memory=shared_memory)
     request = RunRequest(parts, inputs, outputs, options, patience, partial(_show_run, report=report))
@@ -118,8 +118,8 @@ def run(
 
 
 def _show_run(run: "RunSummary", report: Path | None) -> None:
-    from redpebble.bench.results.console import console
-    from redpebble.tools.json_reports import write_report
+    from .console.console import console
+    from .json_reports import write_report
 
     line = f"{run.kind} on {len(run.ranks)} ranks: {run.seconds:.3f} s, {run.bytes_sent:,} bytes sent"
     console.print(line, highlight=False, markup=False, soft_wrap=True)

@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from redpebble.bench.results.console import console
-from redpebble.bench.results.working import working
-from redpebble.distributed.parts.write_parts import PartsRequest, check_target, write_parts
-from redpebble.distributed.plans.cluster import measured_world
-from redpebble.distributed.plans.plans import Candidate, PlanRequest, plan
-from redpebble.distributed.plans.scaling import predict_scaling, save_scaling_plot, scaling_lines
-from redpebble.model_digest import model_digest
-from redpebble.options import Options
-from redpebble.passes.analysis.partitioned_layers import write_partition
-from redpebble.pipeline import build
-from redpebble.tools.json_reports import write_report
+from ..distributed.plans.cluster import measured_world
+from ..distributed.plans.plans import Candidate, PlanRequest, plan
+from ..distributed.plans.scaling import predict_scaling, save_scaling_plot, scaling_lines
+from ..distributed.write_parts import PartsRequest, check_target, write_parts
+from ..driver.model_digest import model_digest
+from ..options import Options
+from ..passes.analysis.partitioned_layers import write_partition
+from ..pipeline import build
+from .console.console import console
+from .console.working import working
+from .json_reports import write_report
 
 ORDERINGS = ("pebble-reorder-neurons", "pebble-schedule-network")
 """Passes that order neurons for a machine with all of them: parts have other neurons, in an order of their own."""

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from redpebble.tools.cli_options import (
+from .cli_options import (
     DropDeadRows,
     Elide,
     ImageSizes,
@@ -79,14 +79,14 @@ def explain(
     With several memories, several models or --plot it shows a sweep: what the orders move with each memory, and what no
     order goes below there. Ctrl-C ends a search; what it found so far is shown.
     """
-    from redpebble.options import Options
-    from redpebble.theory.partition.search import PartitionRequest
-    from redpebble.tools.explain.commands import ExplainOutput, SweepOutput, explain_and_print, sweep_and_print
-    from redpebble.tools.explain.explanation import ExplainRequest
-    from redpebble.tools.explain.memory_sizes import memory_sizes
-    from redpebble.tools.explain.saved_orders import SearchBudget
-    from redpebble.tools.inspection import Inspection
-    from redpebble.tools.option_texts import sizes
+    from ..options import Options
+    from ..theory.partition.search import PartitionRequest
+    from .explain.explanation import ExplainRequest
+    from .explain.memory_sizes import memory_sizes
+    from .explain.saved_orders import SearchBudget
+    from .explain_commands import ExplainOutput, SweepOutput, explain_and_print, sweep_and_print
+    from .inspection import Inspection
+    from .option_texts import sizes
 
     split = None if parts is None else PartitionRequest(parts, seed=seed)
     budget, memories = SearchBudget(seconds, proposals, seed), memory_sizes(memory, batch_tile)
@@ -100,7 +100,7 @@ def explain(
     rows = memories[0] if memories else ExplainRequest.default_memory(batch_tile)
     explain_and_print(model, ExplainRequest(rows, batch_tile, budget), options, output)
     if split is not None and not stop_after:
-        from redpebble.tools.explain.partition import explain_partition_and_print
+        from .explain.partition import explain_partition_and_print
 
         explain_partition_and_print(model, split)
 
@@ -119,8 +119,8 @@ def schedule(
 
     The best one is saved; Ctrl-C saves the best one so far.
     """
-    from redpebble.tools.explain.commands import schedule_and_print
-    from redpebble.tools.explain.saved_orders import ScheduleRequest, SearchBudget
+    from .explain.saved_orders import ScheduleRequest, SearchBudget
+    from .explain_commands import schedule_and_print
 
     request = ScheduleRequest(memory, policy.value, SearchBudget(seconds, proposals, seed))
     schedule_and_print(model, request, save, report)

@@ -4,12 +4,12 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from redpebble.bench.results.console import console
-from redpebble.compiler import Optimized
-from redpebble.frontend.multiply_adds import LONG
-from redpebble.model_rows import PRUNED_KEY
-from redpebble.placement import Placement
-from redpebble.predicted_gain import PredictedGain
+from ..driver.compiler import Optimized
+from ..driver.model_rows import PRUNED_KEY
+from ..driver.placement import Placement
+from ..driver.predicted_gain import PredictedGain
+from ..frontend.multiply_adds import LONG
+from .console.console import console
 
 FIXED_SPACE: Final = "\N{NO-BREAK SPACE}"
 """Between a number and its unit, which are not to be parted by the end of a line."""

@@ -10,13 +10,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.printer import Printer
 
-from redpebble.dialect.ops.dense_literals import MOST_PRINTED, ElidingPrinter
-from redpebble.foundation.atomic_files import write_text
-from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.import_model import Source
-from redpebble.native_build import native_build
-from redpebble.options import Options
-from redpebble.pipeline import build, check_known, passes_of
+from ..dialect.ops.dense_literals import MOST_PRINTED, ElidingPrinter
+from ..driver.native_build import native_build
+from ..foundation.atomic_files import write_text
+from ..frontend.errors import UnsupportedModelError
+from ..frontend.import_model import Source
+from ..options import Options
+from ..pipeline import build, check_known, passes_of
 
 
 @dataclass(frozen=True)

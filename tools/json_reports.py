@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import redpebble
-from redpebble.foundation.atomic_files import write_text
+from ..foundation.atomic_files import write_text
 
 STANDARD_OUTPUT: Final = Path("-")
 """A report that is printed, in place of what is there to be read."""
@@ -20,7 +19,9 @@ def write_report(path: Path | None, command: str, content: Mapping[str, Any]) ->
     """
     if path is None:
         return
-    text = json.dumps({"command": command, "redpebble": redpebble.__version__} | dict(content), indent=2)
+    from .. import __version__
+
+    text = json.dumps({"command": command, "redpebble": __version__} | dict(content), indent=2)
     if path == STANDARD_OUTPUT:
         print(text)
     else:

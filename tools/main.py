@@ -17,11 +17,10 @@ from typing import Annotated, Final, NoReturn, Protocol, runtime_checkable
 
 import typer
 
-import redpebble
-from redpebble.distributed.run.launcher import end_ranks
-from redpebble.foundation.memory_limit import available_memory, limited_memory
-from redpebble.tools.cache_cli import cache_app, tune
-from redpebble.tools.cli_options import (
+from ..distributed.run.launcher import end_ranks
+from ..foundation.memory_limit import available_memory, limited_memory
+from .cache_cli import cache_app, tune
+from .cli_options import (
     Atol,
     Batches,
     CpuLevel,
@@ -49,13 +48,13 @@ from redpebble.tools.cli_options import (
     new_model,
     samples_of,
 )
-from redpebble.tools.comparing_cli import bench, check
-from redpebble.tools.distributed_cli import partition, run, simulate
-from redpebble.tools.explain_cli import explain, schedule
-from redpebble.tools.json_reports import STANDARD_OUTPUT
-from redpebble.tools.option_texts import numbers, shapes, sizes, words
-from redpebble.tools.pruning.cli import prune
-from redpebble.tools.training.cli import finetune
+from .comparing_cli import bench, check
+from .distributed_cli import partition, run, simulate
+from .explain_cli import explain, schedule
+from .json_reports import STANDARD_OUTPUT
+from .option_texts import numbers, shapes, sizes, words
+from .pruning.cli import prune
+from .training.cli import finetune
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -77,7 +76,9 @@ ANYWHERE: Final = ("--verbose", "-v", "--quiet", "-q")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"redpebble {redpebble.__version__}")
+        from .. import __version__
+
+        print(f"redpebble {__version__}")
         raise typer.Exit
 
 
@@ -97,7 +98,7 @@ def start(
         logging.basicConfig(format="%(name)s: %(message)s")
         logging.getLogger("redpebble").setLevel(logging.INFO)
     if quiet:
-        from redpebble.bench.results.console import console, progress_console
+        from .console.console import console, progress_console
 
         console.quiet = progress_console.quiet = True
 
@@ -149,12 +150,12 @@ def optimize(
     For the target ort, sparse layers become nodes that onnxruntime runs as they are, and fast where our library is
     registered: redpebble.get_library_path() in Python, or OUT.so, which --library writes, in any program.
     """
-    from redpebble.options import Options
-    from redpebble.tools.commands import OptimizeRequest, OutputFiles, optimize_model
-    from redpebble.tools.inspection import Inspection
-    from redpebble.verification.compare import CheckPlan
-    from redpebble.verification.input_choice import InputChoice
-    from redpebble.verification.oracle import Tolerance
+    from ..options import Options
+    from ..verification.compare import CheckPlan
+    from ..verification.input_choice import InputChoice
+    from ..verification.oracle import Tolerance
+    from .commands import OptimizeRequest, OutputFiles, optimize_model
+    from .inspection import Inspection
 
     choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
     plan = CheckPlan(numbers(batch), check_runs, seed, Tolerance(rtol, atol), choice)
@@ -193,9 +194,9 @@ def compile_model(
 
     redpebble.compile takes it from there.
     """
-    from redpebble.options import Options
-    from redpebble.tools.commands import CompileRequest, compile_and_print
-    from redpebble.tools.inspection import Inspection
+    from ..options import Options
+    from .commands import CompileRequest, compile_and_print
+    from .inspection import Inspection
 
     options = Options(
         threads=threads,
@@ -230,7 +231,7 @@ def zoo(
     Inference of a compact model with a fast memory of M values or more reads every weight, bias and input once and
     writes every output once: an architecture for a given cache. `explain` and `schedule` find the order that does so.
     """
-    from redpebble.tools.zoo_commands import list_zoo, write_zoo_model
+    from .zoo_commands import list_zoo, write_zoo_model
 
     if list_all or not spec:
         list_zoo(report)
@@ -339,6 +340,6 @@ def _reported_errors() -> tuple[type[Exception], ...]:
     """Return what is the input's fault; loaded when it is asked for, since ranks of `run` are to start quickly."""
     from xdsl.utils.exceptions import DiagnosticException
 
-    from redpebble.foundation.errors import RedpebbleError
+    from ..foundation.errors import RedpebbleError
 
     return RedpebbleError, DiagnosticException, ValueError, OSError, MemoryError, RecursionError

@@ -17,8 +17,8 @@ from xdsl.utils.arg_spec import parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError, DiagnosticException, ParseError
 from xdsl.xdsl_opt_main import xDSLOptMain
 
-from redpebble.frontend.errors import ModelError
-from redpebble.universe import PIPELINES
+from ..frontend.errors import ModelError
+from ..universe import PIPELINES
 
 
 class _ListPasses(Action):
@@ -28,7 +28,7 @@ class _ListPasses(Action):
     def __call__(
         self, parser: ArgumentParser, namespace: Namespace, values: object, option_string: str | None = None
     ) -> NoReturn:
-        from redpebble.tools.pass_list import pass_list
+        from .pass_list import pass_list
 
         print(pass_list())
         parser.exit()
@@ -75,8 +75,8 @@ class RedpebbleOpt(xDSLOptMain):
         if not watched and all(one.name not in named for one in self.pipeline.passes):
             return
         # loads all passes, which `-p` alone does one by one
-        from redpebble.pipeline import check_known, passes_up_to
-        from redpebble.tools.inspection import print_after
+        from ..pipeline import check_known, passes_up_to
+        from .inspection import print_after
 
         ours = passes_up_to(self.args.stop_after) if self.args.stop_after else []
         passes, told = (*ours, *_expanded(self.pipeline.passes)), self.pipeline.callback
@@ -111,13 +111,13 @@ class RedpebbleOpt(xDSLOptMain):
         most = ELIDED_FROM if self.args.elide is None and to_terminal else self.args.elide
         if most is None or self.args.target != "mlir":
             return super().output_resulting_program(prog)
-        from redpebble.tools.inspection import text_of
+        from .inspection import text_of
 
         return text_of(prog, most, generic=self.args.print_op_generic)
 
     def _read_onnx(self, stream: IO[bytes]) -> ModuleOp:
         """Import a model; one named by a path is read from there, since its weights may lie in files beside it."""
-        from redpebble.frontend.import_model import import_model
+        from ..frontend.import_model import import_model
 
         path: str | None = self.args.input_file
         source = stream.read() if path is None or self.args.split_input_file else Path(path)
@@ -126,7 +126,7 @@ class RedpebbleOpt(xDSLOptMain):
 
 def _expanded(passes: Sequence[ModulePass]) -> Iterator[ModulePass]:
     """Yield passes; of pipelines the passes that they run, so that each can be watched."""
-    from redpebble.named_pipelines import NamedPipeline
+    from ..driver.named_pipelines import NamedPipeline
 
     for one in passes:
         yield from one.passes() if isinstance(one, NamedPipeline) else (one,)

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from xdsl.passes import ModulePass
 
-from redpebble.named_pipelines import NamedPipeline
-from redpebble.universe import REDPEBBLE_UNIVERSE
+from ..driver.named_pipelines import NamedPipeline
+from ..universe import REDPEBBLE_UNIVERSE
 
 COLUMNS: Final = 100
 """Columns to which a description is wrapped."""

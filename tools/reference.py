@@ -17,12 +17,12 @@ from typing import Final
 from xdsl.irdl import IRDLOperation, OpDef, ParamAttrDef, ParametrizedAttribute
 from xdsl.passes import ModulePass
 
-from redpebble import named_pipelines
-from redpebble.dialect.pebble import Pebble
-from redpebble.foundation.atomic_files import write_text
-from redpebble.frontend.operators.table import CONVERTERS, LAYERS
-from redpebble.tools.pass_list import summary, told_options
-from redpebble.universe import PASSES, PIPELINES, REDPEBBLE_UNIVERSE
+from ..dialect.pebble import Pebble
+from ..driver import named_pipelines
+from ..foundation.atomic_files import write_text
+from ..frontend.operators.table import CONVERTERS, LAYERS
+from ..universe import PASSES, PIPELINES, REDPEBBLE_UNIVERSE
+from .pass_list import summary, told_options
 
 GENERATED = "<!-- made by redpebble.tools.reference: change the docstrings -->"
 

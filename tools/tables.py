@@ -8,14 +8,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from redpebble.bench.results.console import console
-from redpebble.dialect.reports.layer_report import LayerReport, Report
-from redpebble.dialect.reports.network_report import NetworkReport
-from redpebble.dialect.reports.split_report import SplitReport
-from redpebble.foundation.log import LOG
-from redpebble.kernels.machine import Machine
-from redpebble.tools.explain.explanation import ExplainRequest, NetworkExplanation
-from redpebble.tools.explain.layer_tables import (
+from ..dialect.reports.layer_report import LayerReport, Report
+from ..dialect.reports.network_report import NetworkReport
+from ..dialect.reports.split_report import SplitReport
+from ..foundation.log import LOG
+from ..kernels.machine import Machine
+from ..verification.oracle import Comparison
+from .console.console import console
+from .explain.explanation import ExplainRequest, NetworkExplanation
+from .explain.layer_tables import (
     LINED,
     TITLE,
     WORDS,
@@ -25,9 +26,8 @@ from redpebble.tools.explain.layer_tables import (
     report_notes,
     together,
 )
-from redpebble.tools.explain.saved_orders import ScheduledGraph, ScheduleRequest
-from redpebble.tools.explain.sweep import Sweep, SweepRequest
-from redpebble.verification.oracle import Comparison
+from .explain.saved_orders import ScheduledGraph, ScheduleRequest
+from .explain.sweep import Sweep, SweepRequest
 
 MORE: Final = (
     "at N: for a tile of N rows of the batch, or N pixels. With --verbose: each layer, and why its kernels were chosen"

@@ -7,10 +7,10 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from redpebble.bench.results.console import console
-from redpebble.models import zoo
-from redpebble.models.recipe import Recipe
-from redpebble.tools.json_reports import write_report
+from ..models import zoo
+from ..models.recipe import Recipe
+from .console.console import console
+from .json_reports import write_report
 
 
 def list_zoo(report: Path | None) -> None:
@@ -33,7 +33,7 @@ def write_zoo_model(spec: str, output: Path | None, seed: int, report: Path | No
     Raises:
         ValueError: there is no such model, or nothing says where to.
     """
-    from redpebble.bench.results.working import working
+    from .console.working import working
 
     name = spec.partition("(")[0].strip()
     if output is None and any(one.name == name for one in zoo.list_recipes()):

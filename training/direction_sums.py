@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.training.quantized_sums import Codes, with_scales, without_scales
-from redpebble.training.replicas import Bytes, Replicas
-from redpebble.training.wide_bits import packed_numbers, unpacked_numbers
+from .quantized_sums import Codes, with_scales, without_scales
+from .replicas import Bytes, Replicas
+from .wide_bits import packed_numbers, unpacked_numbers
 
 Floats = NDArray[np.float32]
 

@@ -21,21 +21,21 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.compiler import compile as compiled
-from redpebble.export.save_model import save_model
-from redpebble.frontend.errors import within_limits
-from redpebble.frontend.import_model import Source
-from redpebble.frontend.reading.faults import reading
-from redpebble.frontend.reading.model_source import read_model
-from redpebble.passes.training.losses import LossName
-from redpebble.training.loss_values import hits, mean_loss
-from redpebble.training.native_step import NativeStep, StepOptions
-from redpebble.training.optimizers import OPTIMIZERS, OptimizerName, Places, VotedLion
-from redpebble.training.options import FinetuneOptions, Schedule
-from redpebble.training.quantized_sums import QuantizedSums
-from redpebble.training.replicas import Alone, Replicas
-from redpebble.training.samples import Samples, Teacher, batches_in_order, shuffled_batches
-from redpebble.training.steps import Batch, Step
+from ..driver.compiler import compile as compiled
+from ..export.save_model import save_model
+from ..frontend.errors import within_limits
+from ..frontend.import_model import Source
+from ..frontend.reading.faults import reading
+from ..frontend.reading.model_source import read_model
+from ..passes.training.losses import LossName
+from .loss_values import hits, mean_loss
+from .native_step import NativeStep, StepOptions
+from .optimizers import OPTIMIZERS, OptimizerName, Places, VotedLion
+from .options import FinetuneOptions, Schedule
+from .quantized_sums import QuantizedSums
+from .replicas import Alone, Replicas
+from .samples import Samples, Teacher, batches_in_order, shuffled_batches
+from .steps import Batch, Step
 
 Floats = NDArray[np.float32]
 Watch = Callable[[str, int, int], None]

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.passes.training.losses import LossName
+from ..passes.training.losses import LossName
 
 Floats = NDArray[np.float32]
 

@@ -13,33 +13,34 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.transforms.canonicalize import CanonicalizePass
 
-from redpebble.compiler import machine_code
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.layers import LinearOp, LogSoftmaxOp, SoftmaxOp
-from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.frontend.import_model import import_model
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.lowering.driver import function_of
-from redpebble.passes.kernels.choose_kernels import ChooseKernels
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.runner import context, run_passes
-from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
-from redpebble.passes.simplify.fold_constants import FoldConstants
-from redpebble.passes.simplify.fuse_layers import FuseLayers
-from redpebble.passes.simplify.recognize_layers import RecognizeLayers
-from redpebble.passes.simplify.sparsify import Sparsify
-from redpebble.passes.tiles.form_tiles import FormTiles
-from redpebble.passes.tiles.schedule_network import ScheduleNetwork
-from redpebble.passes.tiles.share_tiles import ShareTiles
-from redpebble.passes.training.differentiate import Constant, differentiate
-from redpebble.passes.training.losses import LossName
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.network import Network
-from redpebble.runtime.store.cache import default_folder
-from redpebble.training.packed_values import PackedValues, packed_places
-from redpebble.training.steps import Batch
-from redpebble.training.trainable_model import (
+from ..dialect.attributes.kernels import KernelAttr
+from ..dialect.ops.constants import ConstantOp, SparseConstantOp
+from ..dialect.ops.layers import LinearOp, LogSoftmaxOp, SoftmaxOp
+from ..driver.compiler import machine_code
+from ..frontend.errors import UnsupportedModelError
+from ..frontend.import_model import import_model
+from ..kernels.tile_widths import WIDTHS
+from ..lowering.driver import function_of
+from ..passes.kernels.choose_kernels import ChooseKernels
+from ..passes.rewriting.erase_unused import erase_unused
+from ..passes.runner import context, run_passes
+from ..passes.simplify.fold_batch_norm import FoldBatchNorm
+from ..passes.simplify.fold_constants import FoldConstants
+from ..passes.simplify.fuse_layers import FuseLayers
+from ..passes.simplify.recognize_layers import RecognizeLayers
+from ..passes.simplify.sparsify import Sparsify
+from ..passes.tiles.form_tiles import FormTiles
+from ..passes.tiles.schedule_network import ScheduleNetwork
+from ..passes.tiles.share_tiles import ShareTiles
+from ..passes.training.differentiate import Constant, differentiate
+from ..passes.training.losses import LossName
+from ..runtime.jit import host_target
+from ..runtime.network import Network
+from ..runtime.store.cache import default_folder
+from ..tuning.machines import machine_for
+from .packed_values import PackedValues, packed_places
+from .steps import Batch
+from .trainable_model import (
     Floats,
     NumberedModel,
     Parameter,
@@ -48,7 +49,6 @@ from redpebble.training.trainable_model import (
     numbered,
     parameter_of,
 )
-from redpebble.tuning.machines import machine_for
 
 
 class _Built(NamedTuple):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from redpebble.training.direction_sums import DirectionSums
-from redpebble.training.replicas import Replicas
+from .direction_sums import DirectionSums
+from .replicas import Replicas
 
 Floats = NDArray[np.float32]
 

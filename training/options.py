@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from math import cos, pi
 from typing import Final, Literal, get_args
 
-from redpebble.passes.training.losses import LOSSES, LossName
-from redpebble.runtime.threads import checked_threads
-from redpebble.training.optimizers import OPTIMIZERS, OptimizerName
-from redpebble.training.quantized_sums import MOST_BITS
+from ..passes.training.losses import LOSSES, LossName
+from ..runtime.threads import checked_threads
+from .optimizers import OPTIMIZERS, OptimizerName
+from .quantized_sums import MOST_BITS
 
 Schedule = Literal["constant", "cosine"]
 

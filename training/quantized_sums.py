@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.training.replicas import Bytes, Replicas
-from redpebble.training.wide_bits import packed_numbers, unpacked_numbers
+from .replicas import Bytes, Replicas
+from .wide_bits import packed_numbers, unpacked_numbers
 
 Floats = NDArray[np.float32]
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.program import Tensor
-from redpebble.training.options import FinetuneOptions
+from ..lowering.program import Tensor
+from .options import FinetuneOptions
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.program import Tensor
+from ..lowering.program import Tensor
 
 Floats = NDArray[np.float32]
 

@@ -14,9 +14,9 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.passes.training.differentiate import Constant
+from ..dialect.ops.constants import SparseConstantOp
+from ..frontend.errors import UnsupportedModelError
+from ..passes.training.differentiate import Constant
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]

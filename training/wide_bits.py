@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.training.replicas import Bytes
+from .replicas import Bytes
 
 
 def packed_numbers(numbers: NDArray[np.uint8], bits: int) -> Bytes:

@@ -7,13 +7,13 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from redpebble.dialect.ops.attention import AttentionOp, Heads, Weighting
-from redpebble.dialect.symbolic_sizes import NAME
-from redpebble.dialect.tensors import f32_tensor
-from redpebble.runtime.code_memory import code_memory
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.network import Network
-from redpebble.theory.attention_cost import AttentionSize
+from ..dialect.ops.attention import AttentionOp, Heads, Weighting
+from ..dialect.symbolic_sizes import NAME
+from ..dialect.tensors import f32_tensor
+from ..runtime.code_memory import code_memory
+from ..runtime.jit import host_target
+from ..runtime.network import Network
+from ..theory.attention_cost import AttentionSize
 
 SECONDS = 0.05
 """Seconds of calls, at least three of them."""

@@ -10,11 +10,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from redpebble.kernels.formats import dense_outputs
-from redpebble.kernels.machine import DEFAULT_PRICES
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
-from redpebble.tuning.kernel_timing import KernelClock, PackedLayer, Sample
+from ..kernels.formats import dense_outputs
+from ..kernels.machine import DEFAULT_PRICES
+from ..lowering.cpu_target import CpuTarget
+from ..lowering.kernels.timed_kernels import RepeatedKernel
+from .kernel_timing import KernelClock, PackedLayer, Sample
 
 CACHE_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 

@@ -6,10 +6,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
-from redpebble.foundation.atomic_files import replacing
-from redpebble.foundation.regular_files import open_regular
-from redpebble.runtime.store.json_cache import Json
-from redpebble.tuning.machines import FILES, KnownMachine, machine_from, recalled_machine, remember_machine
+from ..foundation.atomic_files import replacing
+from ..foundation.regular_files import open_regular
+from ..runtime.store.json_cache import Json
+from .machines import FILES, KnownMachine, machine_from, recalled_machine, remember_machine
 
 FORMAT: Final = "redpebble measured machines 1"
 

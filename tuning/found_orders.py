@@ -13,12 +13,12 @@ from typing import Final
 import numpy as np
 from typing_extensions import override
 
-from redpebble.kernels.machine import Machine
-from redpebble.passes.analysis.neuron_view import NeuronView
-from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
-from redpebble.runtime.store.json_cache import recall_list, remember
-from redpebble.theory.neuron_order.neuron_groups import NeuronGroups
-from redpebble.theory.neuron_order.search import KnownOrder, Reordering, Request, reorder
+from ..kernels.machine import Machine
+from ..passes.analysis.neuron_view import NeuronView
+from ..passes.neuron_order.reorder_neurons import ReorderNeurons
+from ..runtime.store.json_cache import recall_list, remember
+from ..theory.neuron_order.neuron_groups import NeuronGroups
+from ..theory.neuron_order.search import KnownOrder, Reordering, Request, reorder
 
 FILES: Final = "orders-"
 """Names of files with orders begin so."""

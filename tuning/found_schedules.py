@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from typing_extensions import override
 
-from redpebble.kernels.machine import Machine
-from redpebble.passes.tiles.schedule_network import ScheduleNetwork
-from redpebble.runtime.store.json_cache import Json, recall_list, remember
-from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.annealing.annealing import seconds_left
-from redpebble.theory.depth_first.annealing import BLOCKS, LEVELS, Prices, Schedule, is_possible
-from redpebble.theory.depth_first.traffic import Group, ScheduleCosts
+from ..kernels.machine import Machine
+from ..passes.tiles.schedule_network import ScheduleNetwork
+from ..runtime.store.json_cache import Json, recall_list, remember
+from ..sparse.csr import CsrPattern
+from ..theory.annealing.annealing import seconds_left
+from ..theory.depth_first.annealing import BLOCKS, LEVELS, Prices, Schedule, is_possible
+from ..theory.depth_first.traffic import Group, ScheduleCosts
 
 FILES: Final = "schedules-"
 """Names of files with schedules begin so."""

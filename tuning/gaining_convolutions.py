@@ -13,15 +13,15 @@ import numpy as np
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer
-from redpebble.kernels.machine import Machine
-from redpebble.passes.analysis.weights import weight_of
-from redpebble.passes.images.convolution_kernels import choose_for_convolutions, dense_convolution_us
-from redpebble.passes.images.image_layers import (
+from ..dialect.attributes.codes import CodesAttr
+from ..dialect.ops.constants import ConstantOp, SparseConstantOp
+from ..dialect.ops.elementwise import ActivateOp
+from ..dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp
+from ..dialect.ops.quantized_layers import QuantizedLayer
+from ..kernels.machine import Machine
+from ..passes.analysis.weights import weight_of
+from ..passes.images.convolution_kernels import choose_for_convolutions, dense_convolution_us
+from ..passes.images.image_layers import (
     TOUCHED_US,
     dense_us,
     image_shares,
@@ -30,8 +30,8 @@ from redpebble.passes.images.image_layers import (
     layer_us,
     pixels_of,
 )
-from redpebble.passes.kernels.choose_quantized_kernels import choose_for_convolution
-from redpebble.sparse.csr import CscMatrix
+from ..passes.kernels.choose_quantized_kernels import choose_for_convolution
+from ..sparse.csr import CscMatrix
 
 Convolution = Conv2dOp | Depthwise2dOp
 

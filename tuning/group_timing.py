@@ -11,16 +11,16 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr
-from redpebble.dialect.tensors import shape_of
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.neurons.neuron_stream import pack_neurons
-from redpebble.lowering.tiles.depth_first_groups import LayerGroup, groups_at
-from redpebble.lowering.tiles.timed_groups import group_kernels, group_symbol
-from redpebble.runtime.jit import emit_object, load_object
-from redpebble.runtime.memory import address_of, aligned_copy, pointer_table
-from redpebble.tuning.measure_kernels import Tuning
+from ..dialect.ops.tile import TileOp
+from ..dialect.ops.tile_depth_first import DepthFirstAttr
+from ..dialect.tensors import shape_of
+from ..lowering.cpu_target import CpuTarget
+from ..lowering.neurons.neuron_stream import pack_neurons
+from ..lowering.tiles.depth_first_groups import LayerGroup, groups_at
+from ..lowering.tiles.timed_groups import group_kernels, group_symbol
+from ..runtime.jit import emit_object, load_object
+from ..runtime.memory import address_of, aligned_copy, pointer_table
+from .measure_kernels import Tuning
 
 ROUNDS: Final = 5
 """Calls at each width, after one that counts for nothing."""

@@ -7,12 +7,12 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.family import PackedArrays
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
-from redpebble.lowering.llvm.call_tables import VECTOR_ROOM
-from redpebble.runtime.jit import MachineCode, emit_object, load_object
-from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
+from ..kernels.family import PackedArrays
+from ..lowering.cpu_target import CpuTarget
+from ..lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
+from ..lowering.llvm.call_tables import VECTOR_ROOM
+from ..runtime.jit import MachineCode, emit_object, load_object
+from ..runtime.memory import address_of, aligned_bytes, aligned_copy
 
 SAMPLE_SECONDS = 1e-4
 """Time of a sample: long beside the clock's own time and the way from Python to native code."""

@@ -15,28 +15,28 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.families import FAMILIES
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.measured.built_in_examples import built_in_examples
-from redpebble.kernels.measured.neighbours import Example, Examples
-from redpebble.kernels.prediction import candidates, example_of
-from redpebble.kernels.prices import STREAMS
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.kernels.work import Layer
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.kernel_form import layer_weights
-from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
-from redpebble.passes.analysis.layer_costs import layers_of
-from redpebble.passes.kernels.discover_structure import DiscoverStructure
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.store.cache import default_folder
-from redpebble.runtime.store.json_cache import Json, recall, remember
-from redpebble.sparse.csr import CscMatrix
-from redpebble.tuning.calibration import STREAM, cache_sizes, cpu_model, machine_name, prices_of_cpu, stream_times
-from redpebble.tuning.kernel_timing import KernelClock, PackedLayer
-from redpebble.tuning.probe_layers import PLANTED, PROBES, mask_of
+from ..dialect.ops.constants import SparseConstantOp
+from ..dialect.tensors import shape_of
+from ..kernels.families import FAMILIES
+from ..kernels.machine import Machine
+from ..kernels.measured.built_in_examples import built_in_examples
+from ..kernels.measured.neighbours import Example, Examples
+from ..kernels.prediction import candidates, example_of
+from ..kernels.prices import STREAMS
+from ..kernels.tile_widths import WIDTHS
+from ..kernels.work import Layer
+from ..lowering.cpu_target import CpuTarget
+from ..lowering.kernels.kernel_form import layer_weights
+from ..lowering.kernels.timed_kernels import RepeatedKernel
+from ..passes.analysis.layer_costs import layers_of
+from ..passes.kernels.discover_structure import DiscoverStructure
+from ..runtime.jit import host_target
+from ..runtime.store.cache import default_folder
+from ..runtime.store.json_cache import Json, recall, remember
+from ..sparse.csr import CscMatrix
+from .calibration import STREAM, cache_sizes, cpu_model, machine_name, prices_of_cpu, stream_times
+from .kernel_timing import KernelClock, PackedLayer
+from .probe_layers import PLANTED, PROBES, mask_of
 
 SECONDS: Final = 0.2
 """Seconds to measure reading."""

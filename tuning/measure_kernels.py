@@ -14,27 +14,27 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.attributes.latencies import TimesAttr
-from redpebble.dialect.ops.images import Conv2dOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.reports.layer_numbers import DEPTH_FIRST, LayerNumbers, layer_numbers
-from redpebble.kernels.block_choice import price_blocks
-from redpebble.kernels.families import block_counts
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.measured.neighbours import Example, Examples
-from redpebble.kernels.prediction import example_of
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.kernels.work import Layer
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
-from redpebble.passes.analysis.block_choices import Times, predicted_times
-from redpebble.passes.analysis.layer_costs import Measurement, layer_key, layers_of, layers_of_ops, write_measurements
-from redpebble.runtime.jit import host_target, missing_features
-from redpebble.runtime.store.json_cache import Json, recall, remember
-from redpebble.tuning.calibration import machine_name
-from redpebble.tuning.kernel_timing import KernelClock
-from redpebble.tuning.machines import (
+from ..dialect.attributes.kernels import KernelAttr
+from ..dialect.attributes.latencies import TimesAttr
+from ..dialect.ops.images import Conv2dOp
+from ..dialect.ops.layers import LinearOp
+from ..dialect.reports.layer_numbers import DEPTH_FIRST, LayerNumbers, layer_numbers
+from ..kernels.block_choice import price_blocks
+from ..kernels.families import block_counts
+from ..kernels.machine import Machine
+from ..kernels.measured.neighbours import Example, Examples
+from ..kernels.prediction import example_of
+from ..kernels.tile_widths import WIDTHS
+from ..kernels.work import Layer
+from ..lowering.cpu_target import CpuTarget
+from ..lowering.kernels.timed_kernels import RepeatedKernel
+from ..passes.analysis.block_choices import Times, predicted_times
+from ..passes.analysis.layer_costs import Measurement, layer_key, layers_of, layers_of_ops, write_measurements
+from ..runtime.jit import host_target, missing_features
+from ..runtime.store.json_cache import Json, recall, remember
+from .calibration import machine_name
+from .kernel_timing import KernelClock
+from .machines import (
     calibrate,
     machine_for,
     measured_before,

@@ -25,17 +25,17 @@ from xdsl.dialects.builtin import FloatAttr, f64
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import ConstantOp, constant_array
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
-from redpebble.dialect.ops.images import Conv2dOp, QuantizedConv2dOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer
-from redpebble.dialect.provenance import copy_provenance, node_name
-from redpebble.dialect.semantics.interpreter import Observed, evaluate
-from redpebble.kernels.machine import Machine
-from redpebble.passes.images.image_layers import is_sparse_convolution
-from redpebble.tuning.gaining_convolutions import (
+from ..dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
+from ..dialect.attributes.codes import CodesAttr
+from ..dialect.ops.constants import ConstantOp, constant_array
+from ..dialect.ops.elementwise import ActivateOp, AddOp
+from ..dialect.ops.images import Conv2dOp, QuantizedConv2dOp
+from ..dialect.ops.quantized_layers import QuantizedLayer
+from ..dialect.provenance import copy_provenance, node_name
+from ..dialect.semantics.interpreter import Observed, evaluate
+from ..kernels.machine import Machine
+from ..passes.images.image_layers import is_sparse_convolution
+from .gaining_convolutions import (
     BESIDE,
     Convolution,
     gaining_convolutions,
@@ -43,7 +43,7 @@ from redpebble.tuning.gaining_convolutions import (
     runtime_us,
     source_of,
 )
-from redpebble.tuning.sample_codes import (
+from .sample_codes import (
     MOST_CHANGE,
     NO_INTEGERS,
     NO_RANGE,

@@ -22,22 +22,22 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import InterpretationError, PassFailedException
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
-from redpebble.dialect.provenance import copy_provenance, node_name
-from redpebble.dialect.semantics.interpreter import Foreign, Observed, evaluate
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.byte_times import gains
-from redpebble.kernels.machine import Machine
-from redpebble.passes.images.fuse_convolutions import FuseConvolutions
-from redpebble.passes.images.image_layers import is_sparse_convolution
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.simplify.join_quantized_layers import join_layers
-from redpebble.tuning.gaining_convolutions import convolutions_of
-from redpebble.tuning.quantize_convolutions import quantize_convolutions
-from redpebble.tuning.sample_codes import (
+from ..dialect.attributes.codes import CodesAttr
+from ..dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
+from ..dialect.ops.layers import LinearOp
+from ..dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from ..dialect.provenance import copy_provenance, node_name
+from ..dialect.semantics.interpreter import Foreign, Observed, evaluate
+from ..dialect.tensors import shape_of
+from ..kernels.byte_times import gains
+from ..kernels.machine import Machine
+from ..passes.images.fuse_convolutions import FuseConvolutions
+from ..passes.images.image_layers import is_sparse_convolution
+from ..passes.rewriting.erase_unused import erase_unused
+from ..passes.simplify.join_quantized_layers import join_layers
+from .gaining_convolutions import convolutions_of
+from .quantize_convolutions import quantize_convolutions
+from .sample_codes import (
     MOST_CHANGE,
     NO_INTEGERS,
     NO_RANGE,
@@ -49,7 +49,7 @@ from redpebble.tuning.sample_codes import (
     integer_parameters,
     layer_text,
 )
-from redpebble.tuning.samples import Samples, batches_of, observe_batches
+from .samples import Samples, batches_of, observe_batches
 
 MOST_IMAGES: Final = 32
 """Samples of networks with convolutions that are looked at: all their values are held at once."""

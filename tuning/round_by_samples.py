@@ -8,11 +8,11 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import InterpretationError, PassFailedException
 
-from redpebble.dialect.semantics.interpreter import Foreign
-from redpebble.passes.kernels.round_layers import ROUNDED, RoundLayers
-from redpebble.tuning.quantize_layers import text_on
-from redpebble.tuning.sample_codes import change_of
-from redpebble.tuning.samples import Samples, batches_of, observe_batches
+from ..dialect.semantics.interpreter import Foreign
+from ..passes.kernels.round_layers import ROUNDED, RoundLayers
+from .quantize_layers import text_on
+from .sample_codes import change_of
+from .samples import Samples, batches_of, observe_batches
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.codes import LEAST_SCALE, CodesAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import shape_of
-from redpebble.sparse.csr import CscMatrix
+from ..dialect.attributes.codes import LEAST_SCALE, CodesAttr
+from ..dialect.ops.constants import ConstantOp, SparseConstantOp
+from ..dialect.ops.images import Conv2dOp, Depthwise2dOp
+from ..dialect.ops.layers import LinearOp
+from ..dialect.ops.quantized_layers import GREATEST_BIAS
+from ..dialect.provenance import node_name
+from ..dialect.tensors import shape_of
+from ..sparse.csr import CscMatrix
 
 Floats = NDArray[np.float32]
 

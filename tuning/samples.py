@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
-from redpebble.dialect.semantics.interpreter import Foreign, Observed, argument_names, main_of, observe
-from redpebble.dialect.tensors import DYNAMIC, Shape, compatible, shape_of
+from ..dialect.semantics.interpreter import Foreign, Observed, argument_names, main_of, observe
+from ..dialect.tensors import DYNAMIC, Shape, compatible, shape_of
 
 Array = NDArray[Any]
 Samples = Mapping[str, Array]

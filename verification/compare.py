@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.verification.input_choice import Feeds, InputChoice
-from redpebble.verification.oracle import Comparison, Oracle, Tolerance, compare, worst
+from .input_choice import Feeds, InputChoice
+from .oracle import Comparison, Oracle, Tolerance, compare, worst
 
 Run = Callable[[Feeds], Sequence[Any]]
 

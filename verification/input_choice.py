@@ -12,8 +12,8 @@ import onnx_ir
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from redpebble.foundation.regular_files import open_regular
-from redpebble.verification.feeds import DEFAULT_SIZE, inputs_for
+from ..foundation.regular_files import open_regular
+from .feeds import DEFAULT_SIZE, inputs_for
 
 Feeds = Mapping[str, NDArray[Any]]
 

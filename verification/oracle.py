@@ -11,8 +11,8 @@ import onnx_ir
 import onnxruntime
 from numpy.typing import ArrayLike, NDArray
 
-from redpebble.export.loadable_model import loadable
-from redpebble.foundation.errors import RedpebbleError
+from ..export.loadable_model import loadable
+from ..foundation.errors import RedpebbleError
 
 Array = NDArray[Any]
 Feeds = Mapping[str, Array]

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.work import Layer
-from redpebble.tuning.probe_layers import mask_of
+from ...kernels.work import Layer
+from ...tuning.probe_layers import mask_of
 
 DATA: Final = Path(__file__).parent.parent / "data"
 

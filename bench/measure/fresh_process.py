@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 import redpebble
-from redpebble.bench.cases.layer_cases import RandomLayer
+
+from ...tools.benching.layer_cases import RandomLayer
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 BATCHES = (1, 64)

@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 from matplotlib.figure import Figure
 
-from redpebble.foundation.atomic_files import write_text
+from ...foundation.atomic_files import write_text
 
 DARK: Final[Mapping[str, str]] = {
     "#ffffff": "#1e2129",

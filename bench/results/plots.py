@@ -14,12 +14,12 @@ import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from redpebble.bench.cases.layer_cases import BATCHES
-from redpebble.bench.results.console import console
-from redpebble.bench.results.picture_themes import svg_of
-from redpebble.bench.results.results import CEILING, Result, Row, read_result, with_minima
-from redpebble.foundation.atomic_files import write_text
-from redpebble.sparse.csr import CONNECTION_BYTES
+from ...foundation.atomic_files import write_text
+from ...sparse.csr import CONNECTION_BYTES
+from ...tools.benching.layer_cases import BATCHES
+from ...tools.benching.results import CEILING, Result, Row, read_result, with_minima
+from ...tools.console.console import console
+from .picture_themes import svg_of
 
 COLORS: Final = ("#3b4cc0", "#2a9d8f", "#e9a03b", "#d1495b", "#6d3b8e")
 GREY: Final = "#777777"

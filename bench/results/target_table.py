@@ -10,11 +10,11 @@ from typing import Annotated, Final
 
 import typer
 
-from redpebble.bench.cases.layer_cases import BATCHES
-from redpebble.bench.results.console import console
-from redpebble.bench.results.results import Result, Row, read_result, with_minima
-from redpebble.bench.results.targets import Check, all_checks, show
-from redpebble.foundation.atomic_files import replacing
+from ...foundation.atomic_files import replacing
+from ...tools.benching.layer_cases import BATCHES
+from ...tools.benching.results import Result, Row, read_result, with_minima
+from ...tools.console.console import console
+from .targets import Check, all_checks, show
 
 README: Final = Path("bench/README.md")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 from typing import Final, NamedTuple
 
-from redpebble.bench.results.results import BOUND, BOUND_BASELINE, CEILING, US, Result, Row, slowest
+from ...tools.benching.results import BOUND, BOUND_BASELINE, CEILING, US, Result, Row, slowest
 
 Key = tuple[str, str, str, int, int]
 """Suite, model, engine, batch, threads."""

@@ -13,17 +13,18 @@ import numpy as np
 import typer
 
 import redpebble
-from redpebble.bench.cases.layer_cases import RandomLayer
-from redpebble.bench.engines.aligned import aligned
-from redpebble.bench.engines.bound_session import bound_session
-from redpebble.bench.measure.fresh_process import footprint_in_a_fresh_process
-from redpebble.bench.measure.machine import describe_machine
-from redpebble.bench.measure.measuring import Budget, Call, interleave
-from redpebble.bench.results.console import console
-from redpebble.bench.results.results import Result
-from redpebble.bench.suites.network_bench import connection_count, fused
-from redpebble.models.zoo import save
-from redpebble.verification.oracle import Oracle
+
+from ...models.zoo import save
+from ...tools.benching.engines.aligned import aligned
+from ...tools.benching.layer_cases import RandomLayer
+from ...tools.benching.machine import describe_machine
+from ...tools.benching.results import Result
+from ...tools.console.console import console
+from ...verification.measuring import Budget, Call, interleave
+from ...verification.oracle import Oracle
+from ..engines.bound_session import bound_session
+from ..measure.fresh_process import footprint_in_a_fresh_process
+from .network_bench import connection_count, fused
 
 TINY: Final = RandomLayer(16, 16, 0.0)
 """The layer whose calls are all overhead."""

@@ -20,9 +20,10 @@ from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 import redpebble
-from redpebble.bench.measure.measuring import Budget, Call, interleave
-from redpebble.bench.results.console import console
-from redpebble.models.graph_network import SLOPE, GraphNetwork
+
+from ...models.graph_network import SLOPE, GraphNetwork
+from ...tools.console.console import console
+from ...verification.measuring import Budget, Call, interleave
 
 WIDTHS: Final = "16:16,128:16,16:128,128:128,64:256"
 DEGREE: Final = 13.4

@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from scipy.sparse import csr_array
 
-from redpebble.compiler import native_code
-from redpebble.models.radixnet import BIASES, CLAMP, RadixNet, radixnet_images
-from redpebble.models.radixnet_patterns import COPIES, layer_patterns
-from redpebble.options import Options
-from redpebble.runtime.network import Network
+from ...driver.compiler import native_code
+from ...models.radixnet import BIASES, CLAMP, COPIES, RadixNet, layer_patterns, radixnet_images
+from ...options import Options
+from ...runtime.network import Network
 
 Images = NDArray[np.float32]
 

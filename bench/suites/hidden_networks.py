@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from scipy.sparse import csr_array
 
-from redpebble.bench.engines.chain import ChainLayer
-from redpebble.dialect.attributes.activations import ActivationAttr
+from ...dialect.attributes.activations import ActivationAttr
+from ...tools.benching.engines.chain import ChainLayer
 
 Indices = NDArray[np.int64]
 Reads = Callable[[int, int, np.random.Generator], Indices]

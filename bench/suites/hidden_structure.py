@@ -15,15 +15,15 @@ import numpy as np
 import typer
 from rich.console import Console
 
-from redpebble.bench.cases.errors import PeerError
-from redpebble.bench.engines.aligned import aligned
-from redpebble.bench.engines.peers import PEERS, Runner
-from redpebble.bench.measure.measuring import Budget, Call, interleave
-from redpebble.bench.suites.hidden_networks import HIDDEN_NETWORKS, HiddenNetwork, onnx_model
-from redpebble.compiler import native_code
-from redpebble.options import Options
-from redpebble.runtime.network import Network
-from redpebble.runtime.store.artefact import Artefact, read_artefact, write_artefact
+from ...driver.compiler import native_code
+from ...options import Options
+from ...runtime.network import Network
+from ...runtime.store.artefact import Artefact, read_artefact, write_artefact
+from ...tools.benching.engines.aligned import aligned
+from ...tools.benching.engines.peers import PEERS, Runner
+from ...tools.benching.errors import PeerError
+from ...verification.measuring import Budget, Call, interleave
+from .hidden_networks import HIDDEN_NETWORKS, HiddenNetwork, onnx_model
 
 GIVEN_ORDER = ("pebble-reorder-neurons",)
 """Left out for all: neurons stay in the order of the file, so that only the schedules differ."""

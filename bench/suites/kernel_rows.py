@@ -16,22 +16,22 @@ import typer
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.bench.cases.measured_layers import DATA, MeasuredLayer, MeasuredMachine, read_rows
-from redpebble.bench.measure.progress import shown
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.kernels.families import FAMILIES
-from redpebble.kernels.family import KernelFamily
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
-from redpebble.passes.analysis.layer_costs import layers_of
-from redpebble.passes.kernels.discover_structure import DiscoverStructure
-from redpebble.runtime.jit import host_target
-from redpebble.sparse.csr import CscMatrix
-from redpebble.tuning.calibration import STREAM, cache_sizes, stream_times
-from redpebble.tuning.kernel_timing import KernelClock
-from redpebble.tuning.machines import of_this_cpu, packed_layer, with_stream_times
-from redpebble.tuning.probe_layers import mask_of
+from ...dialect.ops.constants import SparseConstantOp
+from ...kernels.families import FAMILIES
+from ...kernels.family import KernelFamily
+from ...kernels.tile_widths import WIDTHS
+from ...lowering.cpu_target import CpuTarget
+from ...lowering.kernels.timed_kernels import RepeatedKernel
+from ...passes.analysis.layer_costs import layers_of
+from ...passes.kernels.discover_structure import DiscoverStructure
+from ...runtime.jit import host_target
+from ...sparse.csr import CscMatrix
+from ...tools.benching.progress import shown
+from ...tuning.calibration import STREAM, cache_sizes, stream_times
+from ...tuning.kernel_timing import KernelClock
+from ...tuning.machines import of_this_cpu, packed_layer, with_stream_times
+from ...tuning.probe_layers import mask_of
+from ..cases.measured_layers import DATA, MeasuredLayer, MeasuredMachine, read_rows
 
 ROUNDS = 9
 

@@ -16,24 +16,25 @@ import typer
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.bench.cases.errors import PeerError
-from redpebble.bench.cases.layer_cases import BATCHES, SHAPES, SPARSITIES, RandomLayer, random_layers
-from redpebble.bench.engines.aligned import aligned, aligned_zeros
-from redpebble.bench.engines.bound_session import bound_session
-from redpebble.bench.engines.chain import csr_of
-from redpebble.bench.engines.engines import ENGINES
-from redpebble.bench.engines.kernel_call import OurKernel
-from redpebble.bench.engines.mkl import MklMatrix
-from redpebble.bench.engines.peers import PEERS
-from redpebble.bench.measure.ceilings import NativeLoops
-from redpebble.bench.measure.machine import describe_machine
-from redpebble.bench.measure.measuring import BURST_SECONDS, Budget, Call, Timing, interleave
-from redpebble.bench.measure.progress import shown
-from redpebble.bench.results.console import console
-from redpebble.bench.results.results import BASELINE, BOUND, BOUND_BASELINE, CEILING, Result, Row
-from redpebble.bench.results.tables import layer_lines
-from redpebble.bench.suites.model_bench import settle_seconds
-from redpebble.verification.oracle import Oracle
+
+from ...tools.benching.engines.aligned import aligned, aligned_zeros
+from ...tools.benching.engines.chain import csr_of
+from ...tools.benching.engines.engines import ENGINES
+from ...tools.benching.engines.mkl import MklMatrix
+from ...tools.benching.engines.peers import PEERS
+from ...tools.benching.errors import PeerError
+from ...tools.benching.layer_cases import BATCHES, SHAPES, SPARSITIES, RandomLayer, random_layers
+from ...tools.benching.machine import describe_machine
+from ...tools.benching.model_bench import settle_seconds
+from ...tools.benching.progress import shown
+from ...tools.benching.results import BASELINE, BOUND, BOUND_BASELINE, CEILING, Result, Row
+from ...tools.benching.tables import layer_lines
+from ...tools.console.console import console
+from ...verification.measuring import BURST_SECONDS, Budget, Call, Timing, interleave
+from ...verification.oracle import Oracle
+from ..engines.bound_session import bound_session
+from ..engines.kernel_call import OurKernel
+from ..measure.ceilings import NativeLoops
 
 Floats = NDArray[np.float32]
 EngineThreads = tuple[str, int]

@@ -15,16 +15,16 @@ import onnx_ir as ir
 import typer
 from numpy.typing import NDArray
 
-from redpebble.bench.measure.machine import describe_machine
-from redpebble.bench.measure.measuring import Budget
-from redpebble.bench.measure.progress import shown
-from redpebble.bench.results.console import console
-from redpebble.bench.results.results import NATIVE, Result, Row
-from redpebble.bench.results.tables import network_lines
-from redpebble.bench.suites.model_bench import BenchPlan, bench_model, load_model
-from redpebble.models.graph_builder import GraphBuilder, Output
-from redpebble.models.pruned_weights import masked_weight, random_bias
-from redpebble.models.zoo import build, save
+from ...models.graph_builder import GraphBuilder, Output
+from ...models.pruned_weights import masked_weight, random_bias
+from ...models.zoo import build, save
+from ...tools.benching.machine import describe_machine
+from ...tools.benching.model_bench import BenchPlan, bench_model, load_model
+from ...tools.benching.progress import shown
+from ...tools.benching.results import NATIVE, Result, Row
+from ...tools.benching.tables import network_lines
+from ...tools.console.console import console
+from ...verification.measuring import Budget
 
 WIDTH: Final = 1024
 DEPTH: Final = 12

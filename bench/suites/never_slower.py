@@ -12,13 +12,13 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
-from redpebble.bench.cases.layer_cases import random_layers
-from redpebble.bench.measure.machine import describe_machine
-from redpebble.bench.measure.measuring import Budget
-from redpebble.bench.measure.progress import shown
-from redpebble.bench.results.console import console
-from redpebble.bench.results.results import Result, slowest
-from redpebble.bench.suites.layer_bench import Doubt, LayerPlan, bench_layers
+from ...tools.benching.layer_cases import random_layers
+from ...tools.benching.machine import describe_machine
+from ...tools.benching.progress import shown
+from ...tools.benching.results import Result, slowest
+from ...tools.console.console import console
+from ...verification.measuring import Budget
+from .layer_bench import Doubt, LayerPlan, bench_layers
 
 GRID_SPARSITIES: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 GRID_BATCHES: Final = (1, 2, 3, 4, 7, 8, 12, 16, 17, 20, 32, 33, 64, 100, 128, 512)

@@ -13,10 +13,10 @@ from typing import Final, Literal
 import numpy as np
 from rich.table import Table
 
-from redpebble.bench.results.console import console
-from redpebble.sparse.neuron_graph import NeuronGraph, from_layers
-from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound
-from redpebble.theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
+from ...sparse.neuron_graph import NeuronGraph, from_layers
+from ...theory.pebbling.bounds.bounds import instance_bound, lower_bound
+from ...theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
+from ...tools.console.console import console
 
 
 @dataclass(frozen=True)

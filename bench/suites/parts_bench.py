@@ -19,12 +19,12 @@ from typing import Final
 from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.bench.results.console import console
-from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
-from redpebble.distributed.plans.cluster import SHARED_MEMORY, Machine
-from redpebble.distributed.plans.plans import ROW_KINDS, PlanRequest, plan
-from redpebble.models import zoo
-from redpebble.pipeline import build
+from ...distributed.plans.cluster import SHARED_MEMORY, Machine
+from ...distributed.plans.plans import ROW_KINDS, PlanRequest, plan
+from ...distributed.write_parts import PartsRequest, write_parts
+from ...models import zoo
+from ...pipeline import build
+from ...tools.console.console import console
 
 MPIEXEC: Final = Path(sys.executable).with_name("mpiexec")
 RANKS: Final = (1, 2, 4)

@@ -19,19 +19,20 @@ import typer
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.bench.measure.measuring import Budget, Call, interleave
-from redpebble.bench.results.console import console
-from redpebble.frontend.reading.model_source import read_model
-from redpebble.models.digits import dense_model
-from redpebble.models.digits_training import split_digits
-from redpebble.pruning.examples.digits import trained_layers
-from redpebble.pruning.options import Goal, PruneOptions
-from redpebble.pruning.prune import pruned
-from redpebble.pruning.report import PruneReport
-from redpebble.pruning.runs.timing import feeds_with_rows
-from redpebble.pruning.solving.methods import METHODS
-from redpebble.verification.input_choice import arrays_of
-from redpebble.verification.oracle import Oracle, session_options
+
+from ...frontend.reading.model_source import read_model
+from ...models.digits import dense_model
+from ...models.digits_training import split_digits
+from ...pruning.examples.digits import trained_layers
+from ...pruning.options import Goal, PruneOptions
+from ...pruning.prune import pruned
+from ...pruning.report import PruneReport
+from ...pruning.runs.timing import feeds_with_rows
+from ...pruning.solving.methods import METHODS
+from ...tools.console.console import console
+from ...verification.input_choice import arrays_of
+from ...verification.measuring import Budget, Call, interleave
+from ...verification.oracle import Oracle, session_options
 
 Feeds = Mapping[str, NDArray[np.generic]]
 

@@ -24,10 +24,11 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
-from redpebble.bench.engines.bound_onnxruntime import bound_onnxruntime, bound_session
-from redpebble.bench.measure.measuring import Budget, Call, interleave
-from redpebble.bench.results.console import console
-from redpebble.runtime.memory import FLOAT32
+
+from ...runtime.memory import FLOAT32
+from ...tools.console.console import console
+from ...verification.measuring import Budget, Call, interleave
+from ..engines.bound_onnxruntime import bound_onnxruntime, bound_session
 
 Array = NDArray[np.generic]
 

@@ -23,16 +23,17 @@ import typer
 from matplotlib.figure import Figure
 
 import redpebble
-from redpebble.bench.measure.machine import describe_machine
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.bench.results.console import console
-from redpebble.bench.results.picture_themes import svg_of
-from redpebble.bench.results.plots import STYLE
-from redpebble.bench.results.results import is_disturbed
-from redpebble.bench.results.target_table import with_table
-from redpebble.foundation.atomic_files import write_text
-from redpebble.models.exports.published_networks import PUBLISHED
-from redpebble.models.exports.stored import random_feeds, stored_export
+
+from ...foundation.atomic_files import write_text
+from ...models.exports.published_networks import PUBLISHED
+from ...models.exports.stored import random_feeds, stored_export
+from ...tools.benching.machine import describe_machine
+from ...tools.benching.results import is_disturbed
+from ...tools.console.console import console
+from ...verification.measuring import Budget, interleave
+from ..results.picture_themes import svg_of
+from ..results.plots import STYLE
+from ..results.target_table import with_table
 
 PAGES: Final = {Path("README.md"): False, Path("docs/index.md"): True}
 """Pages with the table -> whether times stand in it beside the ratios."""

@@ -18,30 +18,30 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 from xdsl.passes import ModulePass
 
-from redpebble.bench.results.console import console
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.kernels.formats import permute_lookup
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.work import Layer
-from redpebble.lowering.kernels.timed_kernels import RepeatedKernel
-from redpebble.models import zoo
-from redpebble.options import Options
-from redpebble.passes.analysis.block_choices import predicted_times
-from redpebble.passes.analysis.layer_costs import layers_of
-from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
-from redpebble.passes.neuron_order.reorder_neurons import ReorderNeurons
-from redpebble.passes.runner import context, run_passes
-from redpebble.pipeline import build, run_stages
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.store.cache import default_folder
-from redpebble.sparse.csr import CscMatrix, Indices
-from redpebble.tuning.kernel_timing import KernelClock, PackedLayer
-from redpebble.tuning.machines import machine_for, packed_layer
-from redpebble.tuning.measure_kernels import Tuning
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.provenance import node_name
+from ...dialect.tensors import DYNAMIC, f32_tensor
+from ...kernels.formats import permute_lookup
+from ...kernels.machine import Machine
+from ...kernels.work import Layer
+from ...lowering.kernels.timed_kernels import RepeatedKernel
+from ...models import zoo
+from ...options import Options
+from ...passes.analysis.block_choices import predicted_times
+from ...passes.analysis.layer_costs import layers_of
+from ...passes.neuron_order.permute_neurons import PermuteNeurons
+from ...passes.neuron_order.reorder_neurons import ReorderNeurons
+from ...passes.runner import context, run_passes
+from ...pipeline import build, run_stages
+from ...runtime.jit import host_target
+from ...runtime.store.cache import default_folder
+from ...sparse.csr import CscMatrix, Indices
+from ...tools.console.console import console
+from ...tuning.kernel_timing import KernelClock, PackedLayer
+from ...tuning.machines import machine_for, packed_layer
+from ...tuning.measure_kernels import Tuning
 
 Mask = NDArray[np.bool_]
 

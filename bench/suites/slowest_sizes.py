@@ -18,12 +18,12 @@ import onnx
 import typer
 from rich.table import Table
 
-from redpebble.bench.measure.machine import describe_machine
-from redpebble.bench.measure.measuring import Budget, Timing, interleave
-from redpebble.bench.results.console import console
-from redpebble.bench.suites.real_networks import Sessions, check_results
-from redpebble.foundation.atomic_files import write_text
-from redpebble.models.exports.stored import random_feeds, stored_export, stored_names
+from ...foundation.atomic_files import write_text
+from ...models.exports.stored import random_feeds, stored_export, stored_names
+from ...tools.benching.machine import describe_machine
+from ...tools.console.console import console
+from ...verification.measuring import Budget, Timing, interleave
+from .real_networks import Sessions, check_results
 
 BATCHES: Final = (1, 2, 4, 7, 8, 16, 32)
 LENGTHS: Final = (1, 7, 16, 33, 64, 128, 256, 512)

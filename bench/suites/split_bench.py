@@ -14,12 +14,13 @@ import typer
 from rich.console import Console
 
 import redpebble
-from redpebble.bench.engines.aligned import aligned
-from redpebble.bench.engines.engines import Onnxruntime
-from redpebble.bench.measure.measuring import Budget, Call, interleave
-from redpebble.bench.suites.hidden_networks import HiddenNetwork, blocks
-from redpebble.models.graph_builder import GraphBuilder, Output
-from redpebble.verification.oracle import Oracle
+
+from ...models.graph_builder import GraphBuilder, Output
+from ...tools.benching.engines.aligned import aligned
+from ...tools.benching.engines.engines import Onnxruntime
+from ...verification.measuring import Budget, Call, interleave
+from ...verification.oracle import Oracle
+from .hidden_networks import HiddenNetwork, blocks
 
 DEPTH: Final = 4
 BATCHES: Final = (1, 32, 512)

@@ -21,22 +21,23 @@ from typing_extensions import override
 from xdsl.dialects.builtin import ModuleOp
 
 import redpebble
-from redpebble.bench.cases.errors import PeerError
-from redpebble.bench.cases.layer_cases import RandomLayer
-from redpebble.bench.engines.aligned import aligned, aligned_zeros
-from redpebble.bench.engines.chain import csr_of
-from redpebble.bench.engines.kernel_call import OurKernel
-from redpebble.bench.engines.mkl import MklMatrix
-from redpebble.bench.measure.ceilings import NativeLoops
-from redpebble.bench.measure.measuring import Budget, Call, Timing, interleave
-from redpebble.bench.results.console import console
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.models.pruned_weights import masked_weight
-from redpebble.models.structured import MaskMaker, blocks, n_of_m, panels
-from redpebble.passes.kernels.discover_structure import DiscoverStructure
-from redpebble.passes.runner import context
-from redpebble.sparse.csr import CscMatrix
-from redpebble.verification.oracle import Oracle
+
+from ...dialect.ops.constants import SparseConstantOp
+from ...models.pruned_weights import masked_weight
+from ...models.structured import MaskMaker, blocks, n_of_m, panels
+from ...passes.kernels.discover_structure import DiscoverStructure
+from ...passes.runner import context
+from ...sparse.csr import CscMatrix
+from ...tools.benching.engines.aligned import aligned, aligned_zeros
+from ...tools.benching.engines.chain import csr_of
+from ...tools.benching.engines.mkl import MklMatrix
+from ...tools.benching.errors import PeerError
+from ...tools.benching.layer_cases import RandomLayer
+from ...tools.console.console import console
+from ...verification.measuring import Budget, Call, Timing, interleave
+from ...verification.oracle import Oracle
+from ..engines.kernel_call import OurKernel
+from ..measure.ceilings import NativeLoops
 
 Floats = NDArray[np.float32]
 

@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from redpebble.bench.results.console import console
-from redpebble.bench.results.results import NATIVE
-from redpebble.bench.results.tables import bench_table
-from redpebble.bench.suites.model_bench import BenchPlan, BenchRow, bench_model, bench_report, load_model
-from redpebble.models.zoo import build, save
+from ...models.zoo import build, save
+from ...tools.benching.model_bench import BenchPlan, BenchRow, bench_model, bench_report, load_model
+from ...tools.benching.results import NATIVE
+from ...tools.benching.tables import bench_table
+from ...tools.console.console import console
 
 SPECS = (
     "digits",

@@ -19,7 +19,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.foundation.bfloat import rounded_to_bfloat
+from ...foundation.bfloat import rounded_to_bfloat
 
 Floats = NDArray[np.floating]
 """An array of float32 or float64; what is computed from it has the same dtype."""

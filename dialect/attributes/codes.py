@@ -13,7 +13,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ActivationAttr
+from .activations import ActivationAttr
 
 LEAST_CODE: Final = {"u8": 0, "s8": -128}
 """Kind -> its least code; the greatest one is 255 more."""

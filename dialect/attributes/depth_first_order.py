@@ -11,9 +11,9 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.tensors import dense_indices, indices_of
-from redpebble.sparse.csr import Indices
-from redpebble.sparse.neuron_graph import NEIGHBOURS, NeuronGraph
+from ...sparse.csr import Indices
+from ...sparse.neuron_graph import NEIGHBOURS, NeuronGraph
+from ..tensors import dense_indices, indices_of
 
 MOST_SLOTS = (1 << 16) - 1
 """Slots are numbered by 16 bits in the code."""

@@ -9,8 +9,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.input_blocks import InputBlocksAttr
-from redpebble.dialect.attributes.latencies import TimesAttr
+from .input_blocks import InputBlocksAttr
+from .latencies import TimesAttr
 
 
 @irdl_attr_definition

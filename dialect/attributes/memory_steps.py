@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.weighted_graph import WeightedGraph
-from redpebble.sparse.csr import Indices
-from redpebble.sparse.neuron_graph import NeuronGraph
+from ...sparse.csr import Indices
+from ...sparse.neuron_graph import NeuronGraph
+from .weighted_graph import WeightedGraph
 
 if TYPE_CHECKING:
-    from redpebble.dialect.attributes.transfers import TransferCountAttr
+    from .transfers import TransferCountAttr
 
 LOAD_BIAS: Final = 0
 LOAD_ROW: Final = 1

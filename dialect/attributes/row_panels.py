@@ -12,7 +12,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.tensors import dense_indices, indices_of
+from ..tensors import dense_indices, indices_of
 
 
 @irdl_attr_definition

@@ -10,8 +10,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.latencies import TimesAttr
-from redpebble.kernels.tile_widths import least_rows
+from ...kernels.tile_widths import least_rows
+from .latencies import TimesAttr
 
 
 class Sharing(NamedTuple):

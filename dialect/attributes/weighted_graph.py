@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.sparse.csr import Indices
-from redpebble.sparse.neuron_graph import NeuronGraph
+from ...sparse.csr import Indices
+from ...sparse.neuron_graph import NeuronGraph
+from .activations import ActivationAttr
 
 
 class WeightedGraph(NamedTuple):

@@ -7,12 +7,12 @@ import numpy as np
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.provenance import keep_value_name
-from redpebble.dialect.tensors import broadcast_shape, shape_of
+from ..ops.constants import ConstantOp
+from ..ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
+from ..ops.layers import LinearOp
+from ..ops.quantized_layers import QuantizedLayersOp
+from ..provenance import keep_value_name
+from ..tensors import broadcast_shape, shape_of
 
 IDEMPOTENT = frozenset({"abs", "clip", "quantize", "relu"})
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
-from redpebble.dialect.ops.elementwise import ActivateOp
-from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
-from redpebble.dialect.provenance import copy_provenance, keep_value_name
-from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
+from ..ops.elementwise import ActivateOp
+from ..ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp, copied
+from ..provenance import copy_provenance, keep_value_name
+from ..tensors import DYNAMIC, Shape, shape_of
 
 
 class RoundBeforeMoving(RewritePattern):

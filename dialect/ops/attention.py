@@ -20,9 +20,9 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.axis_maps import Axes, AxisMap, HasAxisMap, RowMajor, own_axes
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, Shape, f32_tensor, shape_of, shape_text
+from ..attributes.activations import ActivationAttr
+from ..tensors import DENSE_TENSOR, DYNAMIC, Shape, f32_tensor, shape_of, shape_text
+from .axis_maps import Axes, AxisMap, HasAxisMap, RowMajor, own_axes
 
 MASK_RANK = 4
 

@@ -18,7 +18,7 @@ from typing_extensions import override
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import OpTrait
 
-from redpebble.dialect.tensors import rank_of
+from ..tensors import rank_of
 
 Axes = tuple[str, ...]
 """The names of a value's axes."""

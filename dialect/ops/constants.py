@@ -13,10 +13,10 @@ from xdsl.printer import Printer
 from xdsl.traits import ConstantLike, HasFolder, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.row_panels import PanelsAttr
-from redpebble.dialect.attributes.structure_facts import FactAttr
-from redpebble.dialect.ops.dense_literals import Floats, parse_floats, print_floats
-from redpebble.dialect.tensors import (
+from ...sparse.csr import CscMatrix
+from ..attributes.row_panels import PanelsAttr
+from ..attributes.structure_facts import FactAttr
+from ..tensors import (
     DENSE_TENSOR,
     DYNAMIC,
     F32_TENSOR,
@@ -30,7 +30,7 @@ from redpebble.dialect.tensors import (
     shape_text,
     size_of,
 )
-from redpebble.sparse.csr import CscMatrix
+from .dense_literals import Floats, parse_floats, print_floats
 
 
 class _FoldsToItsValue(HasFolder):

@@ -23,7 +23,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.tensors import floats_of
+from ..tensors import floats_of
 
 MOST_PRINTED: Final = 16
 """Elements of a constant up to which it is printed where its values are hardly of interest."""

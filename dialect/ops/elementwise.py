@@ -7,10 +7,10 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, 
 from xdsl.traits import Commutative, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.axis_maps import AxisPattern, RowMajor, RowWise
-from redpebble.dialect.ops.pattern_traits import ElementwisePatterns
-from redpebble.dialect.tensors import DENSE_TENSOR, broadcast_shape, compatible, f32_tensor, shape_of, shape_text
+from ..attributes.activations import ActivationAttr
+from ..tensors import DENSE_TENSOR, broadcast_shape, compatible, f32_tensor, shape_of, shape_text
+from .axis_maps import AxisPattern, RowMajor, RowWise
+from .pattern_traits import ElementwisePatterns
 
 ELEMENTWISE = (Pure(), AxisPattern("... -> ..."), RowWise(), RowMajor())
 BROADCAST = (Pure(), AxisPattern("..., ... -> ..."), RowWise(), RowMajor())

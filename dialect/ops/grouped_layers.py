@@ -11,9 +11,9 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, 
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.axis_maps import MixedFeatures
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, dense_indices, f32_tensor, indices_of, shape_of, shape_text
+from ..attributes.activations import ActivationAttr
+from ..tensors import DENSE_TENSOR, DYNAMIC, dense_indices, f32_tensor, indices_of, shape_of, shape_text
+from .axis_maps import MixedFeatures
 
 Indices = NDArray[np.int64]
 

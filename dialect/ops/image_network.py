@@ -17,10 +17,10 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.axis_maps import RowMajor
-from redpebble.dialect.ops.images import ImageAxes, QuantizedConv2dOp
-from redpebble.dialect.ops.regions import verify_boundary, verify_operands, verify_yield, yielded_by
-from redpebble.dialect.tensors import DENSE_TENSOR
+from ..tensors import DENSE_TENSOR
+from .axis_maps import RowMajor
+from .images import ImageAxes, QuantizedConv2dOp
+from .regions import verify_boundary, verify_operands, verify_yield, yielded_by
 
 
 @irdl_op_definition

@@ -22,18 +22,14 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.attributes.resampling import ResamplingAttr
-from redpebble.dialect.attributes.window import WindowAttr
-from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, own_axes
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.elementwise import BinaryOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer, verify_parameters
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import (
+from ..attributes.activations import ActivationAttr
+from ..attributes.codes import CodesAttr
+from ..attributes.io_bounds import IoBoundsAttr
+from ..attributes.kernels import KernelAttr
+from ..attributes.resampling import ResamplingAttr
+from ..attributes.window import WindowAttr
+from ..provenance import node_name
+from ..tensors import (
     DENSE_TENSOR,
     DYNAMIC,
     F32_TENSOR,
@@ -43,6 +39,10 @@ from redpebble.dialect.tensors import (
     shape_text,
     verify_bias,
 )
+from .axis_maps import AxisMap, HasAxisMap, own_axes
+from .constants import constant_array
+from .elementwise import BinaryOp
+from .quantized_layers import QuantizedLayer, verify_parameters
 
 IMAGE_RANKS = (3, 4)
 

@@ -17,14 +17,12 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.attributes.partition import PartitionAttr
-from redpebble.dialect.attributes.transfers import InstanceBoundAttr
-from redpebble.dialect.ops.axis_maps import AxisPattern, FixedAxes, RowMajor, RowWise
-from redpebble.dialect.ops.pattern_traits import LayerPatterns
-from redpebble.dialect.tensors import (
+from ..attributes.activations import ActivationAttr
+from ..attributes.io_bounds import IoBoundsAttr
+from ..attributes.kernels import KernelAttr
+from ..attributes.partition import PartitionAttr
+from ..attributes.transfers import InstanceBoundAttr
+from ..tensors import (
     DENSE_TENSOR,
     DYNAMIC,
     F32_TENSOR,
@@ -35,6 +33,8 @@ from redpebble.dialect.tensors import (
     shape_text,
     verify_bias,
 )
+from .axis_maps import AxisPattern, FixedAxes, RowMajor, RowWise
+from .pattern_traits import LayerPatterns
 
 BFLOAT: Final = "bf16"
 """The precision of a layer whose inputs and weights are rounded."""

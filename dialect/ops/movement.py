@@ -23,9 +23,9 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, Join, RowMajor, RowWise, own_axes
-from redpebble.dialect.ops.pattern_traits import MovementPatterns
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
+from ..tensors import DENSE_TENSOR, DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
+from .axis_maps import AxisMap, HasAxisMap, Join, RowMajor, RowWise, own_axes
+from .pattern_traits import MovementPatterns
 
 INFERRED = -1
 """An inferred size of a reshape target: what is left over."""

@@ -21,13 +21,13 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.memory_steps import verify_steps
-from redpebble.dialect.attributes.transfers import InstanceBoundAttr, TransferCountAttr
-from redpebble.dialect.attributes.weighted_graph import WeightedGraph
-from redpebble.dialect.ops.axis_maps import MixedFeatures, RowWise
-from redpebble.dialect.ops.dense_literals import Floats
-from redpebble.dialect.tensors import (
+from ...sparse.csr import Indices
+from ...sparse.neuron_graph import NeuronGraph, check_order
+from ..attributes.activations import ActivationAttr
+from ..attributes.memory_steps import verify_steps
+from ..attributes.transfers import InstanceBoundAttr, TransferCountAttr
+from ..attributes.weighted_graph import WeightedGraph
+from ..tensors import (
     DENSE_TENSOR,
     DYNAMIC,
     dense_floats,
@@ -38,8 +38,8 @@ from redpebble.dialect.tensors import (
     shape_of,
     shape_text,
 )
-from redpebble.sparse.csr import Indices
-from redpebble.sparse.neuron_graph import NeuronGraph, check_order
+from .axis_maps import MixedFeatures, RowWise
+from .dense_literals import Floats
 
 
 @irdl_op_definition

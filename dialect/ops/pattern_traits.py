@@ -13,7 +13,7 @@ class LayerPatterns(HasCanonicalizationPatternsTrait):
     @classmethod
     def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
         """Return the patterns, loaded only when they are asked for."""
-        from redpebble.dialect.canonicalization.arithmetic import DropZeroBias
+        from ..canonicalization.arithmetic import DropZeroBias
 
         return (DropZeroBias(),)
 
@@ -24,11 +24,11 @@ class ElementwisePatterns(HasCanonicalizationPatternsTrait):
     @classmethod
     def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
         """Return the patterns, loaded only when they are asked for."""
-        from redpebble.dialect.canonicalization.arithmetic import (
+        from ..canonicalization.arithmetic import (
             DropNeutralOperand,
             DropRepeatedActivation,
         )
-        from redpebble.dialect.canonicalization.movement import RoundBeforeMoving
+        from ..canonicalization.movement import RoundBeforeMoving
 
         return (DropNeutralOperand(), DropRepeatedActivation(), RoundBeforeMoving())
 
@@ -39,7 +39,7 @@ class MovementPatterns(HasCanonicalizationPatternsTrait):
     @classmethod
     def get_canonicalization_patterns(cls) -> tuple[RewritePattern, ...]:
         """Return the patterns, loaded only when they are asked for."""
-        from redpebble.dialect.canonicalization.movement import (
+        from ..canonicalization.movement import (
             DropIdentityMovement,
             JoinSplitParts,
             MergeReshapes,

@@ -21,12 +21,10 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.axis_maps import AxisMap, HasAxisMap, MixedFeatures, RowMajor
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import (
+from ..attributes.activations import ActivationAttr
+from ..attributes.codes import CodesAttr
+from ..attributes.kernels import KernelAttr
+from ..tensors import (
     BYTE_TENSOR,
     DENSE_TENSOR,
     DYNAMIC,
@@ -37,6 +35,8 @@ from redpebble.dialect.tensors import (
     shape_of,
     shape_text,
 )
+from .axis_maps import AxisMap, HasAxisMap, MixedFeatures, RowMajor
+from .constants import ConstantOp, SparseConstantOp
 
 PARAMETERS: Final = 3
 """Operands of a layer: weight, bias, multiplier."""

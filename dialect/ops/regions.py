@@ -8,8 +8,8 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, traits_def, var_operand
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import BYTE_TENSOR, DENSE_TENSOR, shape_of, shape_text
+from ..tensors import BYTE_TENSOR, DENSE_TENSOR, shape_of, shape_text
+from .constants import ConstantOp, SparseConstantOp
 
 YIELDING = ("pebble.tile", "pebble.image_network", "pebble.sparse_network")
 """The ops whose bodies end in a yield."""

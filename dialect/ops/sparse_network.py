@@ -19,10 +19,10 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.foreign import INT64, ForeignOp
-from redpebble.dialect.ops.regions import verify_boundary, verify_operands, verify_yield, yielded_by
-from redpebble.dialect.tensors import BYTE_TENSOR, DENSE_TENSOR, DYNAMIC, shape_of, shape_text
+from ..tensors import BYTE_TENSOR, DENSE_TENSOR, DYNAMIC, shape_of, shape_text
+from .constants import ConstantOp, SparseConstantOp
+from .foreign import INT64, ForeignOp
+from .regions import verify_boundary, verify_operands, verify_yield, yielded_by
 
 
 @irdl_op_definition

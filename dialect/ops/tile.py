@@ -18,14 +18,14 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.schedule import ScheduleAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.ops.regions import boundary, verify_operands, verify_yield, yielded_by
-from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr, verify_dead_rows
-from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, verify_depth_first
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, f32_tensor, shape_of, shape_text
+from ..attributes.schedule import ScheduleAttr
+from ..tensors import DENSE_TENSOR, DYNAMIC, f32_tensor, shape_of, shape_text
+from .constants import ConstantOp, SparseConstantOp
+from .foreign import ForeignOp
+from .movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from .regions import boundary, verify_operands, verify_yield, yielded_by
+from .tile_dead_rows import DeadRowsAttr, verify_dead_rows
+from .tile_depth_first import DepthFirstAttr, verify_depth_first
 
 
 @irdl_op_definition

@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Block, Operation, SSAValue
 
-from redpebble.dialect.attributes.weighted_graph import WeightedGraph
-from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.sparse.csr import CscMatrix
-from redpebble.sparse.neuron_graph import chain_graph
+from ...sparse.csr import CscMatrix
+from ...sparse.neuron_graph import chain_graph
+from ..attributes.weighted_graph import WeightedGraph
+from ..tensors import shape_of
+from .constants import SparseConstantOp, constant_array
+from .layers import LinearOp
 
 
 def chain_of(body: Block) -> list[LinearOp]:

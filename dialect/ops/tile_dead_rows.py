@@ -15,10 +15,10 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import activate
-from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile_chain import chain_of
+from ..attributes.activations import activate
+from .constants import SparseConstantOp, constant_array
+from .layers import LinearOp
+from .tile_chain import chain_of
 
 EXACT_ZEROS = ("clip", "leaky_relu", "relu")
 """Activations whose zeros are the same in every implementation: they compare and multiply, and round nothing away."""

@@ -10,12 +10,12 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr, Transposed, verify_depth_first_order
-from redpebble.dialect.attributes.latencies import TimesAttr
-from redpebble.dialect.ops.tile_chain import chain_of, weighted_graph_of
+from ..attributes.depth_first_order import DepthFirstOrderAttr, Transposed, verify_depth_first_order
+from ..attributes.latencies import TimesAttr
+from .tile_chain import chain_of, weighted_graph_of
 
 if TYPE_CHECKING:
-    from redpebble.dialect.ops.layers import LinearOp
+    from .layers import LinearOp
 
 TRANSPOSED = ("transposed_inputs", "transposed_outputs")
 """The words for the fields of `Transposed`."""

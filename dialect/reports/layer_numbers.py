@@ -6,15 +6,15 @@ from typing import Final
 
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.attributes.latencies import TimesAttr
-from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
-from redpebble.dialect.ops.images import Conv2dOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.tile_chain import chain_of
-from redpebble.dialect.ops.tile_depth_first import LayerGroupAttr
-from redpebble.dialect.tensors import shape_of
-from redpebble.sparse.csr import CONNECTION_BYTES
+from ...sparse.csr import CONNECTION_BYTES
+from ..attributes.latencies import TimesAttr
+from ..ops.constants import SparseConstantOp, constant_array
+from ..ops.images import Conv2dOp
+from ..ops.layers import LinearOp
+from ..ops.tile import TileOp
+from ..ops.tile_chain import chain_of
+from ..ops.tile_depth_first import LayerGroupAttr
+from ..tensors import shape_of
 
 DEPTH_FIRST: Final = "depth_first"
 """Stands for the family at widths at which a layer runs with others."""

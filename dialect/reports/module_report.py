@@ -5,15 +5,15 @@ from collections.abc import Mapping
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.images import Conv2dOp, QuantizedConv2dOp, image_shape
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.provenance import ORDER, SEARCH, node_name
-from redpebble.dialect.reports.layer_numbers import LayerNumbers, connection_count, layer_numbers
-from redpebble.dialect.reports.layer_report import LayerReport, Report
-from redpebble.dialect.reports.quantized_report import quantized_conv_report, quantized_reports
-from redpebble.dialect.tensors import shape_of
+from ..ops.constants import SparseConstantOp
+from ..ops.images import Conv2dOp, QuantizedConv2dOp, image_shape
+from ..ops.layers import LinearOp
+from ..ops.quantized_layers import QuantizedLayersOp
+from ..provenance import ORDER, SEARCH, node_name
+from ..tensors import shape_of
+from .layer_numbers import LayerNumbers, connection_count, layer_numbers
+from .layer_report import LayerReport, Report
+from .quantized_report import quantized_conv_report, quantized_reports
 
 
 def module_report(module: ModuleOp) -> Report:

@@ -8,17 +8,17 @@ from typing import NamedTuple
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS
-from redpebble.dialect.ops.attention import Attention
-from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, QuantizedConv2dOp, image_shape
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import shape_of
+from ..attributes.activations import OF_FEW_INSTRUCTIONS
+from ..ops.attention import Attention
+from ..ops.constants import SparseConstantOp, constant_array
+from ..ops.elementwise import ActivateOp, AddOp, MulOp
+from ..ops.images import Conv2dOp, Depthwise2dOp, QuantizedConv2dOp, image_shape
+from ..ops.layers import LinearOp
+from ..ops.movement import ConcatOp, ReshapeOp, SplitOp
+from ..ops.quantized_layers import QuantizedLayersOp
+from ..ops.sparse_network import SparseNetworkOp
+from ..provenance import node_name
+from ..tensors import shape_of
 
 Layer = LinearOp | Conv2dOp | QuantizedConv2dOp | QuantizedLayersOp
 

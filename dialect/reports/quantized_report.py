@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.images import QuantizedConv2dOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
-from redpebble.dialect.reports.layer_report import LayerReport
+from ..attributes.kernels import KernelAttr
+from ..ops.constants import ConstantOp, SparseConstantOp
+from ..ops.images import QuantizedConv2dOp
+from ..ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from .layer_report import LayerReport
 
 
 def quantized_reports(op: QuantizedLayersOp) -> list[LayerReport]:

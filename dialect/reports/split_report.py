@@ -5,8 +5,8 @@ from math import prod
 
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
-from redpebble.dialect.tensors import shape_of
+from ..ops.grouped_layers import GroupedLayersOp
+from ..tensors import shape_of
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.symbolic_sizes import Size
+from ..symbolic_sizes import Size
 
 Array = NDArray[Any]
 Attributes = Mapping[str, Any]
@@ -172,7 +172,7 @@ def _triangle(attributes: Attributes, x: Array, k: Array | None = None) -> Array
 
 def _activate(attributes: Attributes, x: Array) -> Array:
     """Return an activation of the dialect; what loads its IR is not needed by prologues without one."""
-    from redpebble.dialect.attributes.activations import ActivationAttr, activate
+    from ..attributes.activations import ActivationAttr, activate
 
     return activate(ActivationAttr.of(attributes["activation"], *attributes["parameters"]), x)
 

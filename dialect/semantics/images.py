@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.activations import ActivationAttr, Floats, activate
-from redpebble.dialect.attributes.resampling import ResamplingAttr
-from redpebble.dialect.attributes.window import WindowAttr
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
-from redpebble.dialect.semantics.quantized import dynamic_steps, run_dynamic_layer, run_layer
+from ..attributes.activations import ActivationAttr, Floats, activate
+from ..attributes.resampling import ResamplingAttr
+from ..attributes.window import WindowAttr
+from ..ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
+from .quantized import dynamic_steps, run_dynamic_layer, run_layer
 
 
 def conv2d(op: Conv2dOp, x: Floats, weight: Floats, *others: Floats) -> Floats:

@@ -16,15 +16,15 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import InterpretationError
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.semantics.references import REFERENCES, Reference
-from redpebble.dialect.tensors import Shape, compatible, shape_of, shape_text
+from ..ops.constants import ConstantOp, SparseConstantOp
+from ..ops.foreign import ForeignOp
+from ..ops.image_network import ImageNetworkOp
+from ..ops.regions import YieldOp
+from ..ops.sparse_network import SparseNetworkOp
+from ..ops.tile import TileOp
+from ..provenance import node_name
+from ..tensors import Shape, compatible, shape_of, shape_text
+from .references import REFERENCES, Reference
 
 Array = NDArray[Any]
 """Floats of any precision, or whatever a value of another type is fed with."""

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redpebble.dialect.attributes.activations import Floats, activate
-from redpebble.dialect.attributes.weighted_graph import WeightedGraph
+from ..attributes.activations import Floats, activate
+from ..attributes.weighted_graph import WeightedGraph
 
 
 def run_network(network: WeightedGraph, inputs: Sequence[Floats]) -> Floats:

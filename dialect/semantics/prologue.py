@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from redpebble.dialect.semantics.array_operators import OPERATORS, Operator
-from redpebble.dialect.symbolic_sizes import SymbolicShape, bind_symbols
+from ..symbolic_sizes import SymbolicShape, bind_symbols
+from .array_operators import OPERATORS, Operator
 
 Array = NDArray[Any]
 Shapes = tuple[tuple[int, ...], ...]

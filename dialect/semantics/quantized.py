@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redpebble.dialect.attributes.activations import Floats, activate
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.quantized_layers import PARAMETERS, QuantizedLayer, QuantizedLayersOp
+from ..attributes.activations import Floats, activate
+from ..attributes.codes import CodesAttr
+from ..ops.quantized_layers import PARAMETERS, QuantizedLayer, QuantizedLayersOp
 
 
 def run_quantized_layers(op: QuantizedLayersOp, x: Floats, *parameters: Floats) -> Floats:

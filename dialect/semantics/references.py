@@ -6,17 +6,19 @@ from typing import Final
 import numpy as np
 from xdsl.ir import Operation
 
-from redpebble.dialect.attributes.activations import ActivationAttr, Floats, activate
-from redpebble.dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp, AttendsEdges
-from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
-from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
-from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
-from redpebble.dialect.ops.layers import (
+from ...foundation.bfloat import rounded_to_bfloat
+from ...foundation.extensible_table import ExtensibleTable
+from ..attributes.activations import ActivationAttr, Floats, activate
+from ..ops.attention import Attention, AttentionOp, PastAttentionOp
+from ..ops.constants import SparseConstantOp
+from ..ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from ..ops.graphs.aggregate import AggregateOp
+from ..ops.graphs.attend_edges import AttendEdgesOp, AttendsEdges
+from ..ops.graphs.attend_sorted import AttendSortedOp
+from ..ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
+from ..ops.grouped_layers import GroupedLayersOp
+from ..ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
+from ..ops.layers import (
     BatchMatmulTransposeBOp,
     BatchNormOp,
     LayerNormOp,
@@ -26,17 +28,15 @@ from redpebble.dialect.ops.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
-from redpebble.dialect.semantics.array_operators import OPERATORS, Array
-from redpebble.dialect.semantics.images import conv2d, depthwise2d, pool2d, quantized_conv2d, resample2d
-from redpebble.dialect.semantics.network import run_network
-from redpebble.dialect.semantics.quantized import run_quantized_layers
-from redpebble.dialect.tensors import shape_of
-from redpebble.foundation.bfloat import rounded_to_bfloat
-from redpebble.foundation.extensible_table import ExtensibleTable
+from ..ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp
+from ..ops.network import NetworkOp
+from ..ops.quantized_layers import QuantizedLayersOp
+from ..ops.training.gradients import SampledProductOp, SumRowsOp
+from ..tensors import shape_of
+from .array_operators import OPERATORS, Array
+from .images import conv2d, depthwise2d, pool2d, quantized_conv2d, resample2d
+from .network import run_network
+from .quantized import run_quantized_layers
 
 Reference = Callable[..., Floats | Sequence[Floats]]
 """(op, an array for each operand) -> the result, or an array for each result."""

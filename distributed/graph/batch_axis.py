@@ -4,14 +4,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.axis_maps import AxisMap, axis_map_of
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
-from redpebble.dialect.ops.movement import ReshapeOp
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.shape_inference import symbolic_shapes
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.distributed.graph.row_graph import port_names
-from redpebble.frontend.errors import UnsupportedModelError
+from ...dialect.ops.axis_maps import AxisMap, axis_map_of
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
+from ...dialect.ops.movement import ReshapeOp
+from ...dialect.provenance import node_name
+from ...dialect.shape_inference import symbolic_shapes
+from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ...frontend.errors import UnsupportedModelError
+from .row_graph import port_names
 
 
 def check_batch_axis(module: ModuleOp) -> None:

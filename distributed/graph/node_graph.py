@@ -15,17 +15,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import shape_of, shape_text
-from redpebble.distributed.graph.row_graph import Port, features_of, port_names
-from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.passes.analysis.weights import connection_count, weight_of
-from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.partition.partition import (
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
+from ...dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.provenance import node_name
+from ...dialect.tensors import shape_of, shape_text
+from ...frontend.errors import UnsupportedModelError
+from ...passes.analysis.weights import connection_count, weight_of
+from ...sparse.csr import CsrPattern
+from ...theory.partition.partition import (
     LayerPattern,
     LayerShare,
     Owners,
@@ -33,6 +32,7 @@ from redpebble.theory.partition.partition import (
     count_sent,
     used_by,
 )
+from .row_graph import Port, features_of, port_names
 
 Nodes = NDArray[np.int64]
 """Numbers of nodes, ascending."""

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import is_constant
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.distributed.graph.row_graph import RowGraph, features_of
-from redpebble.passes.analysis.weights import Weight, weight_of
-from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.partition.partition import Owners, Partition, slices
+from ...dialect.ops.constants import is_constant
+from ...dialect.ops.layers import LinearOp
+from ...passes.analysis.weights import Weight, weight_of
+from ...sparse.csr import CscMatrix
+from ...theory.partition.partition import Owners, Partition, slices
+from .row_graph import RowGraph, features_of
 
 Mask = NDArray[np.bool_]
 

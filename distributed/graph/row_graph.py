@@ -7,16 +7,16 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ReshapeOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.shape_inference import symbolic_shapes
-from redpebble.dialect.symbolic_sizes import NAME, Size, SymbolicShape, product
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.frontend.errors import UnsupportedModelError
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.movement import ReshapeOp
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.provenance import node_name
+from ...dialect.shape_inference import symbolic_shapes
+from ...dialect.symbolic_sizes import NAME, Size, SymbolicShape, product
+from ...dialect.tensors import DYNAMIC, shape_of
+from ...frontend.errors import UnsupportedModelError
 
 
 @dataclass(frozen=True)

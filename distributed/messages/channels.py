@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from redpebble.distributed.messages.mpi_transport import MpiTransport
-from redpebble.distributed.messages.shared_memory_transport import open_inboxes
-from redpebble.distributed.messages.transport import Channel, Incoming, Outgoing, Transport
-from redpebble.distributed.native.block_layout import flag_bytes, row_bytes
-from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.steps import Call, Receive, Route, Send
+from ..native.block_layout import flag_bytes, row_bytes
+from ..parts.part_file import Part
+from ..parts.steps import Call, Receive, Route, Send
+from .mpi_transport import MpiTransport
+from .shared_memory_transport import open_inboxes
+from .transport import Channel, Incoming, Outgoing, Transport
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from redpebble.distributed.messages.transport import Channel, Incoming, Message, Outgoing
-from redpebble.runtime.memory import address_of, aligned_bytes
+from ...runtime.memory import address_of, aligned_bytes
+from .transport import Channel, Incoming, Message, Outgoing
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Request

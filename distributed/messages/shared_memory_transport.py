@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from redpebble.distributed.messages.transport import Channel, Incoming, Message, Outgoing
-from redpebble.lowering.llvm.builder import ALIGNMENT
-from redpebble.runtime.memory import address_of
+from ...lowering.llvm.builder import ALIGNMENT
+from ...runtime.memory import address_of
+from .transport import Channel, Incoming, Message, Outgoing
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Win

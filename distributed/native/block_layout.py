@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING
-from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
-from redpebble.lowering.llvm.call_tables import VECTOR_ROOM
+from ...lowering.kernels.kernel_form import OUTPUT_PADDING
+from ...lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
+from ...lowering.llvm.call_tables import VECTOR_ROOM
 
 HEIGHT: Final = "pebble.height"
 """The attribute of arguments and results that lie in blocks, see `feature_blocks`."""

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.distributed.native.block_layout import PACK_ARITY, UNPACK_ARITY
-from redpebble.lowering.llvm.builder import (
+from ...lowering.llvm.builder import (
     ALIGNMENT,
     BYTE,
     I32,
@@ -24,6 +23,7 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
+from .block_layout import PACK_ARITY, UNPACK_ARITY
 
 
 class Position(NamedTuple):

@@ -17,17 +17,15 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.reports.module_report import module_report
-from redpebble.distributed.native.block_layout import HEIGHT, PACK, UNPACK, block_floats
-from redpebble.distributed.native.block_rows import emit_pack, emit_unpack
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.driver import STEP_ARGUMENTS
-from redpebble.lowering.kernels.elementwise import activate
-from redpebble.lowering.llvm.builder import (
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.ops.network import NetworkOp
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.reports.module_report import module_report
+from ...lowering.cpu_target import CpuTarget
+from ...lowering.driver import STEP_ARGUMENTS
+from ...lowering.kernels.elementwise import activate
+from ...lowering.llvm.builder import (
     FLOAT_BYTES,
     I64,
     POINTER,
@@ -37,11 +35,13 @@ from redpebble.lowering.llvm.builder import (
     entry_of,
     i64,
 )
-from redpebble.lowering.llvm.call_tables import ConstantTable
-from redpebble.lowering.program import Program, Step
-from redpebble.lowering.tiles.emitters import emit
-from redpebble.lowering.tiles.tile_code import RowBlock, TileCode
-from redpebble.lowering.tiles.tile_memory import features_of, plan_tile
+from ...lowering.llvm.call_tables import ConstantTable
+from ...lowering.program import Program, Step
+from ...lowering.tiles.emitters import emit
+from ...lowering.tiles.tile_code import RowBlock, TileCode
+from ...lowering.tiles.tile_memory import features_of, plan_tile
+from .block_layout import HEIGHT, PACK, UNPACK, block_floats
+from .block_rows import emit_pack, emit_unpack
 
 
 def lower_blocks(module: ModuleOp, target: CpuTarget, width: int) -> Program:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from redpebble.distributed.native.block_layout import PACK, PACK_ARITY, UNPACK, UNPACK_ARITY, block_floats
-from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.steps import Indices
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.runtime.jit import MachineCode, host_target, load_object
-from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
-from redpebble.runtime.store.artefact import Artefact
-from redpebble.runtime.store.cache import cache_key, load, store
+from ...kernels.tile_widths import WIDTHS
+from ...runtime.jit import MachineCode, host_target, load_object
+from ...runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
+from ...runtime.store.artefact import Artefact
+from ...runtime.store.cache import cache_key, load, store
+from ..native.block_layout import PACK, PACK_ARITY, UNPACK, UNPACK_ARITY, block_floats
+from .part_file import Part
+from .steps import Indices
 
 STEP_ARITY: Final = (4, 2)
 
@@ -99,7 +99,7 @@ def _artefact(request: CodeRequest, width: int) -> Artefact:
     artefact = load(request.cache, key) if request.cache is not None else None
     if artefact is None:
         # a compiler takes longer to import than a rank needs to start
-        from redpebble.distributed.parts.compile_part import compile_blocks
+        from .compile_part import compile_blocks
 
         artefact = compile_blocks(request.part, cpu, width)
         if request.cache is not None:

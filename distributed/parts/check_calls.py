@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.distributed.errors import PartError
-from redpebble.distributed.native.feature_blocks import heights_of, tiles_of
-from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.steps import Call
-from redpebble.lowering.tiles.tile_memory import features_of
+from ...lowering.tiles.tile_memory import features_of
+from ..errors import PartError
+from ..native.feature_blocks import heights_of, tiles_of
+from .part_file import Part
+from .steps import Call
 
 
 class Operand(NamedTuple):

@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from redpebble.distributed.errors import PartError
-from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.plan_file import PlanFile
-from redpebble.distributed.parts.steps import Buffer, Call, Indices, Receive, Send
+from ..errors import PartError
+from .part_file import Part
+from .plan_file import PlanFile
+from .steps import Buffer, Call, Indices, Receive, Send
 
 KINDS: Final = ("blocks", "zeros", "input", "output", "nodes")
 

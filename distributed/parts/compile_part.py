@@ -3,17 +3,17 @@
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from redpebble.distributed.native.feature_blocks import lower_blocks
-from redpebble.distributed.parts.check_calls import check_calls
-from redpebble.distributed.parts.module_text import module_of, put_constants
-from redpebble.distributed.parts.part_file import Part
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.driver import lower
-from redpebble.passes.kernels.choose_kernels import ChooseKernels
-from redpebble.passes.kernels.discover_structure import DiscoverStructure
-from redpebble.passes.runner import context, run_passes
-from redpebble.runtime.jit import emit_object
-from redpebble.runtime.store.artefact import Artefact
+from ...lowering.cpu_target import CpuTarget
+from ...lowering.driver import lower
+from ...passes.kernels.choose_kernels import ChooseKernels
+from ...passes.kernels.discover_structure import DiscoverStructure
+from ...passes.runner import context, run_passes
+from ...runtime.jit import emit_object
+from ...runtime.store.artefact import Artefact
+from ..native.feature_blocks import lower_blocks
+from .check_calls import check_calls
+from .module_text import module_of, put_constants
+from .part_file import Part
 
 
 def compile_blocks(part: Part, target: CpuTarget, width: int) -> Artefact:

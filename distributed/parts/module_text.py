@@ -15,10 +15,10 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import Shape, SparsityAttr, shape_of
-from redpebble.distributed.errors import PartError
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.tensors import Shape, SparsityAttr, shape_of
+from ...sparse.csr import CscMatrix
+from ..errors import PartError
 
 Array = NDArray[np.generic]
 

@@ -15,18 +15,18 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.symbolic_sizes import NAME
-from redpebble.dialect.tensors import f32_tensor
-from redpebble.distributed.graph.node_graph import NodeOwners, near_values
-from redpebble.distributed.graph.row_graph import features_of
-from redpebble.distributed.parts.module_text import take_constants, text_of
-from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.steps import Buffer, BufferRow, Call, Receive, Route, Send, Step
-from redpebble.distributed.parts.sub_weights import sub_weight
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.symbolic_sizes import NAME
+from ...dialect.tensors import f32_tensor
+from ...sparse.csr import CscMatrix
+from ..graph.node_graph import NodeOwners, near_values
+from ..graph.row_graph import features_of
+from .module_text import take_constants, text_of
+from .part_file import Part
+from .steps import Buffer, BufferRow, Call, Receive, Route, Send, Step
+from .sub_weights import sub_weight
 
 TAKE: Final = "inputs"
 """Name of the first call, whose operands are the buffers that the inputs of the network go to."""

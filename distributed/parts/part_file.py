@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.errors import PartError
-from redpebble.distributed.parts.steps import Buffer, BufferRow, Call, Indices, Receive, Route, Send, Step
-from redpebble.lowering.llvm.builder import ALIGNMENT
+from ...lowering.llvm.builder import ALIGNMENT
+from ..errors import PartError
+from .steps import Buffer, BufferRow, Call, Indices, Receive, Route, Send, Step
 
 MAGIC: Final = b"pebblepart\x00\x01"
 PARTS_VERSION: Final = 3

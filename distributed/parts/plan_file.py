@@ -9,9 +9,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.distributed.errors import PartError
-from redpebble.distributed.parts.part_file import PARTS_VERSION
+from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ..errors import PartError
+from .part_file import PARTS_VERSION
 
 PLAN_NAME: Final = "plan.json"
 

@@ -8,13 +8,13 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, IntAt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from redpebble.dialect.attributes.schedule import ScheduleAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.symbolic_sizes import NAME
-from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.distributed.native.block_layout import HEIGHT
+from ...dialect.attributes.schedule import ScheduleAttr
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.symbolic_sizes import NAME
+from ...dialect.tensors import DYNAMIC, f32_tensor
+from ..native.block_layout import HEIGHT
 
 
 @dataclass(frozen=True)

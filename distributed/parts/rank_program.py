@@ -15,10 +15,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 
-from redpebble.distributed.graph.ownership import Ownership
-from redpebble.distributed.parts.rank_functions import Computation, Exchange, Key, RankFunction, build_function
-from redpebble.distributed.parts.rank_schedule import Entry, RankSchedule
-from redpebble.distributed.parts.steps import Buffer, BufferRow, Call, Indices, Receive, Route, Send, Step
+from ..graph.ownership import Ownership
+from .rank_functions import Computation, Exchange, Key, RankFunction, build_function
+from .rank_schedule import Entry, RankSchedule
+from .steps import Buffer, BufferRow, Call, Indices, Receive, Route, Send, Step
 
 
 @dataclass(frozen=True)

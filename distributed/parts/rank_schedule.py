@@ -9,17 +9,17 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.constants import ConstantOp, constant_array, is_constant
-from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, RmsNormOp
-from redpebble.dialect.ops.movement import SplitOp
-from redpebble.distributed.graph.ownership import Ownership, operands_of, weight_for
-from redpebble.distributed.graph.row_graph import features_of
-from redpebble.distributed.parts.module_text import OWN, TRAINED
-from redpebble.distributed.parts.rank_functions import Computation, Exchange, FunctionEnd, Key, View
-from redpebble.distributed.parts.steps import Indices
-from redpebble.distributed.parts.sub_weights import nothing, permutation, sub_weight, uses
-from redpebble.passes.analysis.weights import Weight, constant_for
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
+from ...dialect.ops.layers import LayerNormOp, LinearOp, RmsNormOp
+from ...dialect.ops.movement import SplitOp
+from ...passes.analysis.weights import Weight, constant_for
+from ..graph.ownership import Ownership, operands_of, weight_for
+from ..graph.row_graph import features_of
+from .module_text import OWN, TRAINED
+from .rank_functions import Computation, Exchange, FunctionEnd, Key, View
+from .steps import Indices
+from .sub_weights import nothing, permutation, sub_weight, uses
 
 WHOLE_ROWS: Final = 16
 """A computation that shares a buffer ends at a multiple of so many rows, as the share of a thread does."""

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from redpebble.distributed.parts.steps import Indices
-from redpebble.passes.analysis.weights import Weight
-from redpebble.sparse.csr import CscMatrix
+from ...passes.analysis.weights import Weight
+from ...sparse.csr import CscMatrix
+from .steps import Indices
 
 
 def sub_weight(weight: Weight, inputs: Indices, outputs: Indices) -> Weight:

@@ -5,7 +5,7 @@ from typing import Final
 
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.ops.layers import LinearOp
+from ...dialect.ops.layers import LinearOp
 
 WIDEST: Final = 64
 _NARROWEST: Final = 16

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.distributed.parts.tile_sizes import block_width
-from redpebble.passes.analysis.weights import connection_count, weight_of
+from ...dialect.ops.layers import LinearOp
+from ...passes.analysis.weights import connection_count, weight_of
+from ..parts.tile_sizes import block_width
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -18,13 +18,30 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.tensors import shape_of
-from redpebble.distributed.graph.batch_axis import check_batch_axis
-from redpebble.distributed.graph.node_graph import NodeGraph, NodeOwners, has_edges
-from redpebble.distributed.graph.row_graph import RowGraph, features_of
-from redpebble.distributed.parts.tile_sizes import batch_tile, block_width
-from redpebble.distributed.plans.cluster import VALUE_BYTES, Machine
-from redpebble.distributed.plans.simulate import (
+from ...dialect.tensors import shape_of
+from ...frontend.errors import UnsupportedModelError
+from ...passes.analysis.layer_chains import layer_chains, patterns_of
+from ...passes.analysis.partitioned_layers import layer_shares, partition_module
+from ...passes.analysis.weights import weight_of
+from ...sparse.csr import CscMatrix
+from ...theory.partition.partition import (
+    LayerPattern,
+    LayerShare,
+    Owners,
+    Partition,
+    connections_of_parts,
+    free_inputs,
+    imbalance_of,
+    traffic_of,
+)
+from ...theory.partition.search import PartitionRequest, find_partition
+from ...theory.partition.stages import stage_partition
+from ..graph.batch_axis import check_batch_axis
+from ..graph.node_graph import NodeGraph, NodeOwners, has_edges
+from ..graph.row_graph import RowGraph, features_of
+from ..parts.tile_sizes import batch_tile, block_width
+from .cluster import VALUE_BYTES, Machine
+from .simulate import (
     BACKWARD_PRODUCTS,
     TILES_IN_FLIGHT,
     Ends,
@@ -37,23 +54,6 @@ from redpebble.distributed.plans.simulate import (
     simulate_batch,
     step_layers,
 )
-from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.passes.analysis.layer_chains import layer_chains, patterns_of
-from redpebble.passes.analysis.partitioned_layers import layer_shares, partition_module
-from redpebble.passes.analysis.weights import weight_of
-from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.partition.partition import (
-    LayerPattern,
-    LayerShare,
-    Owners,
-    Partition,
-    connections_of_parts,
-    free_inputs,
-    imbalance_of,
-    traffic_of,
-)
-from redpebble.theory.partition.search import PartitionRequest, find_partition
-from redpebble.theory.partition.stages import stage_partition
 
 _T = TypeVar("_T")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.distributed.plans.plans import KINDS, Candidate, PlanRequest, plan
+from .plans import KINDS, Candidate, PlanRequest, plan
 
 _FORMATS = (".png", ".svg", ".pdf")
 _COLORS = {"batch": "#0072b2", "rows": "#d55e00", "layers": "#009e73", "nodes": "#cc79a7"}

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.plans.cluster import VALUE_BYTES, Machine
-from redpebble.theory.partition.partition import LayerShare
+from ...theory.partition.partition import LayerShare
+from .cluster import VALUE_BYTES, Machine
 
 TILES_IN_FLIGHT = 3
 

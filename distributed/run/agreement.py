@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from redpebble.distributed.errors import PartError
-from redpebble.foundation.errors import RedpebbleError
+from ...foundation.errors import RedpebbleError
+from ..errors import PartError
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
-from redpebble.dialect.symbolic_sizes import bind_symbols
-from redpebble.distributed.errors import PartError
-from redpebble.distributed.parts.plan_file import PortShape
-from redpebble.distributed.run.partitioned_network import Slice
+from ...dialect.symbolic_sizes import bind_symbols
+from ..errors import PartError
+from ..parts.plan_file import PortShape
+from .partitioned_network import Slice
 
 Floats = NDArray[np.float32]
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.steps import Call, Send
-from redpebble.distributed.run.agreement import agree
+from ..parts.part_file import Part
+from ..parts.steps import Call, Send
+from .agreement import agree
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from redpebble.distributed.run.launcher import end_ranks, own_rank
+from .launcher import end_ranks, own_rank
 
 EXIT_CODE: Final = 2
 END_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 import numpy as np
 
-from redpebble.distributed.run.guard import END_SIGNALS, EXIT_CODE, EndSignals, end_code
-from redpebble.distributed.run.launcher import end_ranks
+from .guard import END_SIGNALS, EXIT_CODE, EndSignals, end_code
+from .launcher import end_ranks
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Request

@@ -4,12 +4,12 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from redpebble.distributed.errors import PartError
-from redpebble.distributed.parts.check_part import check_part
-from redpebble.distributed.parts.part_file import Part, part_in
-from redpebble.distributed.parts.plan_file import PlanFile, read_plan
-from redpebble.distributed.run.agreement import agree, agree_on
-from redpebble.distributed.run.exchanges import check_exchanges
+from ..errors import PartError
+from ..parts.check_part import check_part
+from ..parts.part_file import Part, part_in
+from ..parts.plan_file import PlanFile, read_plan
+from .agreement import agree, agree_on
+from .exchanges import check_exchanges
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.errors import PartError
-from redpebble.distributed.parts.node_program import GIVE, TAKE
-from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.steps import Call, Receive, Send
-from redpebble.distributed.run.rank_report import RankReport
-from redpebble.runtime.network import Network
+from ...runtime.network import Network
+from ..errors import PartError
+from ..parts.node_program import GIVE, TAKE
+from ..parts.part_file import Part
+from ..parts.steps import Call, Receive, Send
+from .rank_report import RankReport
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Request

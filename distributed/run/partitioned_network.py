@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.errors import PartError
-from redpebble.distributed.messages.channels import SLOTS, Channels, TileShape
-from redpebble.distributed.parts.block_code import BlockCode, CodeRequest, width_for
-from redpebble.distributed.parts.plan_file import PlanFile, PortShape
-from redpebble.distributed.parts.steps import Call
-from redpebble.distributed.run.agreement import after_the_first, agree, agree_on
-from redpebble.distributed.run.load_part import LoadedPart, load_part
-from redpebble.distributed.run.node_steps import NodeSteps, check_node_steps
-from redpebble.distributed.run.rank_report import RankReport
-from redpebble.distributed.run.tiles_in_flight import Slot, TileContext, run_tiles
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.memory import OutputMemory
-from redpebble.runtime.network import Network
-from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from ...runtime.jit import host_target
+from ...runtime.memory import OutputMemory
+from ...runtime.network import Network
+from ...runtime.store.cache import cache_key, default_folder, load, store
+from ..errors import PartError
+from ..messages.channels import SLOTS, Channels, TileShape
+from ..parts.block_code import BlockCode, CodeRequest, width_for
+from ..parts.plan_file import PlanFile, PortShape
+from ..parts.steps import Call
+from .agreement import after_the_first, agree, agree_on
+from .load_part import LoadedPart, load_part
+from .node_steps import NodeSteps, check_node_steps
+from .rank_report import RankReport
+from .tiles_in_flight import Slot, TileContext, run_tiles
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -242,7 +242,7 @@ def _node_functions(loaded: LoadedPart, options: RunOptions) -> dict[str, Networ
     artefacts = {name: artefact for name, artefact in kept.items() if artefact is not None}
     if len(artefacts) < len(keys):
         # a compiler takes longer to import than a rank needs to start
-        from redpebble.distributed.parts.compile_part import compile_nodes
+        from ..parts.compile_part import compile_nodes
 
         artefacts = compile_nodes(loaded.part, cpu)
         for name, artefact in artefacts.items():
@@ -257,7 +257,7 @@ def _whole_network(loaded: LoadedPart, options: RunOptions) -> Network:
     artefact = load(folder, key) if folder is not None else None
     if artefact is None:
         # a compiler takes longer to import than a rank needs to start
-        from redpebble.distributed.parts.compile_part import compile_whole
+        from ..parts.compile_part import compile_whole
 
         artefact = compile_whole(loaded.part, cpu)
         if folder is not None:

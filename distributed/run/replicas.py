@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.run.agreement import world
+from .agreement import world
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

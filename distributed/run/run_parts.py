@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.errors import PartError
-from redpebble.distributed.run.agreement import agree_on, agreed, world
-from redpebble.distributed.run.array_files import OutputFile, files_by_name, open_input, read_slice, sizes_of
-from redpebble.distributed.run.guard import EXIT_CODE, EndSignals, Guard, guarded
-from redpebble.distributed.run.liveness import START_FACTOR, watched
-from redpebble.distributed.run.partitioned_network import PartitionedNetwork, RunOptions
+from ..errors import PartError
+from .agreement import agree_on, agreed, world
+from .array_files import OutputFile, files_by_name, open_input, read_slice, sizes_of
+from .guard import EXIT_CODE, EndSignals, Guard, guarded
+from .liveness import START_FACTOR, watched
+from .partitioned_network import PartitionedNetwork, RunOptions
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -14,9 +14,9 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from redpebble.distributed.plans.cluster import Machine, measured_machine
-from redpebble.distributed.run.liveness import watched
-from redpebble.distributed.run.partitioned_network import PartitionedNetwork
+from ..plans.cluster import Machine, measured_machine
+from .liveness import watched
+from .partitioned_network import PartitionedNetwork
 
 
 def run_times(network: PartitionedNetwork, samples: int, seconds: float) -> NDArray[np.float64]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.messages.transport import Incoming, Outgoing
-from redpebble.distributed.native.block_layout import flag_bytes, row_bytes
-from redpebble.distributed.parts.block_code import BlockBuffer, BlockCode
-from redpebble.distributed.parts.steps import Route
-from redpebble.distributed.run.rank_report import RankReport
-from redpebble.runtime.memory import address_of
+from ...runtime.memory import address_of
+from ..messages.transport import Incoming, Outgoing
+from ..native.block_layout import flag_bytes, row_bytes
+from ..parts.block_code import BlockBuffer, BlockCode
+from ..parts.steps import Route
+from .rank_report import RankReport
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.messages.channels import Channels, SlotStep, TileShape
-from redpebble.distributed.messages.transport import Incoming
-from redpebble.distributed.native.block_layout import buffer_bytes, row_bytes
-from redpebble.distributed.parts.block_code import BlockBuffer, BlockCode
-from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.steps import BufferRow, Call, Send
-from redpebble.distributed.run.rank_report import RankReport
-from redpebble.distributed.run.slot_steps import ComputeStep, ReadyStep, ReceiveStep, SendStep, SlotBuffer
-from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
-from redpebble.runtime.memory import address_of, aligned_bytes
+from ...lowering.buffer_packing import Lifetime, plan_offsets
+from ...runtime.memory import address_of, aligned_bytes
+from ..messages.channels import Channels, SlotStep, TileShape
+from ..messages.transport import Incoming
+from ..native.block_layout import buffer_bytes, row_bytes
+from ..parts.block_code import BlockBuffer, BlockCode
+from ..parts.part_file import Part
+from ..parts.steps import BufferRow, Call, Send
+from .rank_report import RankReport
+from .slot_steps import ComputeStep, ReadyStep, ReceiveStep, SendStep, SlotBuffer
 
 SPIN_SECONDS: Final = 2e-4
 NAP_SECONDS: Final = 5e-5

@@ -6,14 +6,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.parts.steps import Call, Receive, Route, Send
-from redpebble.distributed.training.messages import Message
-from redpebble.distributed.training.part_code import PartCode
-from redpebble.distributed.training.pieces import Piece
-from redpebble.distributed.training.trained_function import TrainedFunction
-from redpebble.runtime.bound_call import BoundCall
-from redpebble.runtime.network import Network
-from redpebble.training.steps import Batch
+from ...runtime.bound_call import BoundCall
+from ...runtime.network import Network
+from ...training.steps import Batch
+from ..parts.steps import Call, Receive, Route, Send
+from .messages import Message
+from .part_code import PartCode
+from .pieces import Piece
+from .trained_function import TrainedFunction
 
 Floats = NDArray[np.float32]
 Do = Callable[[], object]

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from redpebble.distributed.errors import PartError
-from redpebble.distributed.parts.part_file import Part, write_part
-from redpebble.distributed.parts.plan_file import PartEntry, PlanFile, read_plan, write_plan
-from redpebble.distributed.run.agreement import agree
-from redpebble.distributed.run.load_part import load_part
-from redpebble.distributed.run.replicas import MpiReplicas
-from redpebble.distributed.training.messages import BytesSent
-from redpebble.distributed.training.part_step import PartStep
-from redpebble.foundation.atomic_files import replacing_folder
-from redpebble.training.finetune import FinetuneReport, Watch, fitted, trained
-from redpebble.training.native_step import StepOptions
-from redpebble.training.samples import Task
+from ...foundation.atomic_files import replacing_folder
+from ...training.finetune import FinetuneReport, Watch, fitted, trained
+from ...training.native_step import StepOptions
+from ...training.samples import Task
+from ..errors import PartError
+from ..parts.part_file import Part, write_part
+from ..parts.plan_file import PartEntry, PlanFile, read_plan, write_plan
+from ..run.agreement import agree
+from ..run.load_part import load_part
+from ..run.replicas import MpiReplicas
+from .messages import BytesSent
+from .part_step import PartStep
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -6,15 +6,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Region
 
-from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.distributed.training.trained_function import name_values
-from redpebble.lowering.driver import lower
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.training.losses import LOSSES
-from redpebble.passes.training.tape import Tape
-from redpebble.runtime.jit import emit_object, host_target
-from redpebble.runtime.network import Network
-from redpebble.training.native_step import StepOptions, make_native
+from ...dialect.tensors import DYNAMIC, f32_tensor
+from ...lowering.driver import lower
+from ...passes.rewriting.erase_unused import erase_unused
+from ...passes.training.losses import LOSSES
+from ...passes.training.tape import Tape
+from ...runtime.jit import emit_object, host_target
+from ...runtime.network import Network
+from ...training.native_step import StepOptions, make_native
+from .trained_function import name_values
 
 Ending = Literal["", "softmax", "log_softmax"]
 """The last op of a network, as far as a cross-entropy has to know it."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.training.pieces import PieceColumns
+from .pieces import PieceColumns
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm, Request

@@ -9,24 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.layers import LogSoftmaxOp, SoftmaxOp
-from redpebble.dialect.ops.movement import SplitOp
-from redpebble.dialect.symbolic_sizes import Size
-from redpebble.distributed.parts.check_calls import check_calls
-from redpebble.distributed.parts.module_text import OWN, module_of, put_constants
-from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.steps import Call, Receive
-from redpebble.distributed.run.agreement import agree
-from redpebble.distributed.run.load_part import LoadedPart
-from redpebble.distributed.training.loss_gradient import Ending, loss_gradient
-from redpebble.distributed.training.messages import Wire
-from redpebble.distributed.training.pieces import Piece, Pieces
-from redpebble.distributed.training.trained_function import TrainedFunction
-from redpebble.frontend.errors import ModelError
-from redpebble.lowering.program import Tensor
-from redpebble.passes.runner import context
-from redpebble.passes.training.losses import LOSSES
-from redpebble.training.native_step import StepOptions
+from ...dialect.ops.layers import LogSoftmaxOp, SoftmaxOp
+from ...dialect.ops.movement import SplitOp
+from ...dialect.symbolic_sizes import Size
+from ...frontend.errors import ModelError
+from ...lowering.program import Tensor
+from ...passes.runner import context
+from ...passes.training.losses import LOSSES
+from ...training.native_step import StepOptions
+from ..parts.check_calls import check_calls
+from ..parts.module_text import OWN, module_of, put_constants
+from ..parts.part_file import Part
+from ..parts.steps import Call, Receive
+from ..run.agreement import agree
+from ..run.load_part import LoadedPart
+from .loss_gradient import Ending, loss_gradient
+from .messages import Wire
+from .pieces import Piece, Pieces
+from .trained_function import TrainedFunction
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.distributed.training.bound_part import BoundPart
-from redpebble.distributed.training.part_code import PartCode
-from redpebble.training.steps import Batch
+from ...training.steps import Batch
+from .bound_part import BoundPart
+from .part_code import PartCode
 
 Floats = NDArray[np.float32]
 

@@ -12,11 +12,11 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.distributed.graph.row_graph import features_of
-from redpebble.distributed.native.feature_blocks import tiles_of
-from redpebble.distributed.parts.part_file import Part
-from redpebble.distributed.parts.steps import BufferRow, Call, Indices, Receive
+from ...dialect.ops.tile import TileOp
+from ..graph.row_graph import features_of
+from ..native.feature_blocks import tiles_of
+from ..parts.part_file import Part
+from ..parts.steps import BufferRow, Call, Indices, Receive
 
 
 @dataclass(frozen=True)

@@ -13,22 +13,22 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.training.gradients import SampledProductOp
-from redpebble.dialect.symbolic_sizes import DIMS, NAME
-from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.distributed.parts.module_text import CONSTANT, TRAINED
-from redpebble.distributed.training.pieces import CallPieces, Piece
-from redpebble.lowering.driver import lower
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.training.differentiate import Constant, pull_back
-from redpebble.runtime.jit import emit_object, host_target
-from redpebble.runtime.network import Network
-from redpebble.sparse.csr import CscMatrix
-from redpebble.training.native_step import StepOptions, make_native
-from redpebble.training.packed_values import PackedValues, packed_places
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.training.gradients import SampledProductOp
+from ...dialect.symbolic_sizes import DIMS, NAME
+from ...dialect.tensors import DYNAMIC, f32_tensor
+from ...lowering.driver import lower
+from ...passes.rewriting.erase_unused import erase_unused
+from ...passes.training.differentiate import Constant, pull_back
+from ...runtime.jit import emit_object, host_target
+from ...runtime.network import Network
+from ...sparse.csr import CscMatrix
+from ...training.native_step import StepOptions, make_native
+from ...training.packed_values import PackedValues, packed_places
+from ..parts.module_text import CONSTANT, TRAINED
+from .pieces import CallPieces, Piece
 
 Floats = NDArray[np.float32]
 

@@ -6,12 +6,12 @@ from math import inf
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.attention import Attention
-from redpebble.dialect.tensors import shape_of
-from redpebble.export.operators.elementwise import emit_activation
-from redpebble.export.operators.normalization import SOFTMAX_OF_ONE_AXIS
-from redpebble.export.writing.node_builder import NodeBuilder
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.attention import Attention
+from ...dialect.tensors import shape_of
+from ..writing.node_builder import NodeBuilder
+from .elementwise import emit_activation
+from .normalization import SOFTMAX_OF_ONE_AXIS
 
 ATTENTION = 23
 

@@ -8,13 +8,13 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import constant_matrix
-from redpebble.dialect.ops.images import QuantizedConv2dOp
-from redpebble.dialect.ops.quantized_layers import GREATEST_WEIGHT
-from redpebble.dialect.tensors import shape_of
-from redpebble.export.operators.images import spatial, window_attributes
-from redpebble.export.writing.node_builder import NodeBuilder
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import constant_matrix
+from ...dialect.ops.images import QuantizedConv2dOp
+from ...dialect.ops.quantized_layers import GREATEST_WEIGHT
+from ...dialect.tensors import shape_of
+from ...sparse.csr import CscMatrix
+from ..writing.node_builder import NodeBuilder
+from .images import spatial, window_attributes
 
 Integers = NDArray[np.int64]
 Bytes = NDArray[np.int8] | NDArray[np.uint8]

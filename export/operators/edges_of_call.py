@@ -11,10 +11,10 @@ from typing import NamedTuple
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
-from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
-from redpebble.export.operators.graphs import LOWEST, Edges, attended, fill_of, with_bias_and_activation
-from redpebble.export.writing.node_builder import NodeBuilder
+from ...dialect.ops.graphs.attend_sorted import AttendSortedOp
+from ...dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
+from ..writing.node_builder import NodeBuilder
+from .graphs import LOWEST, Edges, attended, fill_of, with_bias_and_activation
 
 
 def emit_edge_list(op: EdgeListOp, builder: NodeBuilder) -> Sequence[ir.Value]:

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import onnx_ir as ir
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, BFLOAT_SINCE, ActivationAttr
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.export.writing.node_builder import NodeBuilder
+from ...dialect.attributes.activations import ACTIVATION_PARAMETERS, BFLOAT_SINCE, ActivationAttr
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
+from ..writing.node_builder import NodeBuilder
 
 BINARY_OPERATORS: Final = MappingProxyType[type[BinaryOp], str](
     {AddOp: "Add", DivOp: "Div", MulOp: "Mul", PreluOp: "PRelu", SubOp: "Sub"}

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.resampling import OUTSIDE
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
-from redpebble.dialect.tensors import shape_of
-from redpebble.export.operators.elementwise import emit_activation
-from redpebble.export.writing.node_builder import NodeBuilder
+from ...dialect.attributes.resampling import OUTSIDE
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
+from ...dialect.tensors import shape_of
+from ..writing.node_builder import NodeBuilder
+from .elementwise import emit_activation
 
 
 def emit_conv2d(op: Conv2dOp, builder: NodeBuilder) -> tuple[ir.Value]:

@@ -4,11 +4,11 @@ import numpy as np
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer
-from redpebble.export.operators.byte_weights import IntegerMatrix, Window
-from redpebble.export.writing.node_builder import NodeBuilder
+from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.quantized_layers import QuantizedLayer
+from ..writing.node_builder import NodeBuilder
+from .byte_weights import IntegerMatrix, Window
 
 
 def scaled_sums(

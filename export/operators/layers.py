@@ -8,12 +8,12 @@ from math import prod
 
 import onnx_ir as ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.grouped_layers import GroupedLayer, GroupedLayersOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
-from redpebble.export.operators.elementwise import emit_activation
-from redpebble.export.writing.node_builder import NodeBuilder
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.grouped_layers import GroupedLayer, GroupedLayersOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.tensors import DYNAMIC, Shape, shape_of
+from ..writing.node_builder import NodeBuilder
+from .elementwise import emit_activation
 
 GEMM_WITHOUT_C = 11
 """The opset from which Gemm may come without C."""

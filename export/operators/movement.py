@@ -6,10 +6,10 @@ from math import prod
 
 import onnx_ir as ir
 
-from redpebble.dialect.ops.layers import BatchMatmulTransposeBOp
-from redpebble.dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp, copied
-from redpebble.dialect.tensors import DYNAMIC, Shape, shape_of
-from redpebble.export.writing.node_builder import NodeBuilder
+from ...dialect.ops.layers import BatchMatmulTransposeBOp
+from ...dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp, copied
+from ...dialect.tensors import DYNAMIC, Shape, shape_of
+from ..writing.node_builder import NodeBuilder
 
 SPLIT_SIZES_AS_INPUT = 13
 SLICE_BOUNDS_AS_INPUT = 10

@@ -4,10 +4,10 @@ import numpy as np
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.export.writing.node_builder import NodeBuilder
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from ...dialect.tensors import shape_of
+from ..writing.node_builder import NodeBuilder
 
 SOFTMAX_OF_ONE_AXIS = 13
 LAYER_NORM = 17

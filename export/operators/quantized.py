@@ -16,17 +16,17 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.images import QuantizedConv2dOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
-from redpebble.dialect.semantics.quantized import rounds_sums
-from redpebble.dialect.tensors import shape_of
-from redpebble.export.operators.byte_weights import IntegerMatrix, Window
-from redpebble.export.operators.elementwise import emit_activation
-from redpebble.export.operators.integer_products import dynamic_sums, scaled_sums, zero_of
-from redpebble.export.writing.node_builder import NodeBuilder
-from redpebble.foundation.rounded_inverses import factors_of
+from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.images import QuantizedConv2dOp
+from ...dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from ...dialect.semantics.quantized import rounds_sums
+from ...dialect.tensors import shape_of
+from ...foundation.rounded_inverses import factors_of
+from ..writing.node_builder import NodeBuilder
+from .byte_weights import IntegerMatrix, Window
+from .elementwise import emit_activation
+from .integer_products import dynamic_sums, scaled_sums, zero_of
 
 AXES_SINCE: Final = 13
 """The opset from which DequantizeLinear has a scale an output."""

@@ -6,15 +6,15 @@ from typing import Any, Final
 import onnx_ir as ir
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.attention import AttentionOp, PastAttentionOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
-from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
-from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
-from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
-from redpebble.dialect.ops.layers import (
+from ...dialect.ops.attention import AttentionOp, PastAttentionOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from ...dialect.ops.graphs.aggregate import AggregateOp
+from ...dialect.ops.graphs.attend_edges import AttendEdgesOp
+from ...dialect.ops.graphs.attend_sorted import AttendSortedOp
+from ...dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
+from ...dialect.ops.grouped_layers import GroupedLayersOp
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
+from ...dialect.ops.layers import (
     BatchMatmulTransposeBOp,
     BatchNormOp,
     LayerNormOp,
@@ -24,20 +24,22 @@ from redpebble.dialect.ops.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.export.operators.attention import emit_attention
-from redpebble.export.operators.edges_of_call import (
+from ...dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp
+from ...dialect.ops.quantized_layers import QuantizedLayersOp
+from ...foundation.extensible_table import ExtensibleTable
+from ..writing.node_builder import NodeBuilder
+from .attention import emit_attention
+from .edges_of_call import (
     emit_aggregate_sorted,
     emit_attend_sorted,
     emit_edge_list,
     emit_sort_edges,
 )
-from redpebble.export.operators.elementwise import emit_activate, emit_binary
-from redpebble.export.operators.graphs import emit_aggregate, emit_attend_edges
-from redpebble.export.operators.images import emit_conv2d, emit_depthwise2d, emit_pool2d, emit_resample2d
-from redpebble.export.operators.layers import emit_grouped_layers, emit_linear
-from redpebble.export.operators.movement import (
+from .elementwise import emit_activate, emit_binary
+from .graphs import emit_aggregate, emit_attend_edges
+from .images import emit_conv2d, emit_depthwise2d, emit_pool2d, emit_resample2d
+from .layers import emit_grouped_layers, emit_linear
+from .movement import (
     emit_concat,
     emit_product,
     emit_reshape,
@@ -45,16 +47,14 @@ from redpebble.export.operators.movement import (
     emit_take,
     emit_transpose,
 )
-from redpebble.export.operators.normalization import (
+from .normalization import (
     emit_batch_norm,
     emit_layer_norm,
     emit_reduce_mean,
     emit_rms_norm,
     emit_softmax,
 )
-from redpebble.export.operators.quantized import emit_quantized_conv2d, emit_quantized_layers
-from redpebble.export.writing.node_builder import NodeBuilder
-from redpebble.foundation.extensible_table import ExtensibleTable
+from .quantized import emit_quantized_conv2d, emit_quantized_layers
 
 Emitter = Callable[[Any, NodeBuilder], Sequence[ir.Value]]
 """Adds the nodes for an op to a builder and returns one ONNX value for each of the op's results."""

@@ -11,15 +11,15 @@ from typing import Final
 import onnx
 import onnx_ir as ir
 
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.tensors import byte_kind
-from redpebble.export.original import Original
-from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, DOMAIN_VERSION, FORMAT, OP_TYPE
-from redpebble.export.sparse_networks.standard_body import BodyConstants, NetworkBody, network_body
-from redpebble.export.writing.compact_weights import SINCE
-from redpebble.export.writing.initializers import Initializers
-from redpebble.frontend.reading.model_file import OVERRIDABLE_SINCE
-from redpebble.frontend.reading.raised_opset import raising_obstacle
+from ...dialect.ops.sparse_network import SparseNetworkOp
+from ...dialect.tensors import byte_kind
+from ...frontend.reading.model_file import OVERRIDABLE_SINCE
+from ...frontend.reading.raised_opset import raising_obstacle
+from ..original import Original
+from ..writing.compact_weights import SINCE
+from ..writing.initializers import Initializers
+from .node_format import CODES_OP_TYPE, DOMAIN, DOMAIN_VERSION, FORMAT, OP_TYPE
+from .standard_body import BodyConstants, NetworkBody, network_body
 
 FUNCTIONS_SINCE: Final = 8
 """The IR version from which a model may hold functions."""

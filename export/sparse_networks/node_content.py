@@ -8,7 +8,7 @@ import onnx
 import onnx_ir
 from google.protobuf.message import DecodeError
 
-from redpebble.export.sparse_networks.node_format import Attributes, Constants
+from .node_format import Attributes, Constants
 
 MOST_BYTES: Final = 1 << 28
 """Bytes of a node's network, which holds no weights."""

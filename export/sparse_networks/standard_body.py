@@ -11,16 +11,16 @@ import onnx
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.foreign import INT64
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.tensors import DYNAMIC, byte_kind, shape_of
-from redpebble.export.operators.table import emit
-from redpebble.export.original import Array
-from redpebble.export.writing.compact_weights import compact, emit_decoding
-from redpebble.export.writing.initializers import Initializers
-from redpebble.export.writing.node_builder import NodeBuilder
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.foreign import INT64
+from ...dialect.ops.sparse_network import SparseNetworkOp
+from ...dialect.tensors import DYNAMIC, byte_kind, shape_of
+from ...sparse.csr import CscMatrix
+from ..operators.table import emit
+from ..original import Array
+from ..writing.compact_weights import compact, emit_decoding
+from ..writing.initializers import Initializers
+from ..writing.node_builder import NodeBuilder
 
 ELEMENT_TYPES: Final = {"u8": onnx.TensorProto.UINT8, "s8": onnx.TensorProto.INT8}
 

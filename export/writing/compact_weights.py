@@ -16,9 +16,9 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.dialect.tensors import Shape
-from redpebble.export.writing.node_builder import NodeBuilder
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.tensors import Shape
+from ...sparse.csr import CscMatrix
+from .node_builder import NodeBuilder
 
 GAP_TYPES: Final = (np.dtype(np.uint8), np.dtype(np.uint16))
 SINCE: Final = 11

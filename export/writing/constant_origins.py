@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.irdl import IRDLOperation
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
-from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
-from redpebble.dialect.provenance import node_name, value_name
-from redpebble.export.original import Array, Original
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
+from ...dialect.ops.graphs.attend_edges import OVER_EDGES
+from ...dialect.ops.grouped_layers import GroupedLayersOp
+from ...dialect.provenance import node_name, value_name
+from ..original import Array, Original
 
 Constant = ConstantOp | SparseConstantOp
 

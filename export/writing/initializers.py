@@ -8,13 +8,13 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.graphs.aggregate import graph_of
-from redpebble.export.original import Array, Original, content_key
-from redpebble.export.writing.compact_weights import compact_edges
-from redpebble.export.writing.constant_origins import ConstantOrigin, Form, form_of
-from redpebble.export.writing.unique_names import Names
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.graphs.aggregate import graph_of
+from ...sparse.csr import CscMatrix
+from ..original import Array, Original, content_key
+from .compact_weights import compact_edges
+from .constant_origins import ConstantOrigin, Form, form_of
+from .unique_names import Names
 
 LITERAL = "constant"
 """Names of the shapes and bounds that an operator of a later opset takes as inputs."""

@@ -8,9 +8,9 @@ import numpy as np
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.export.original import Array
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...sparse.csr import CscMatrix
+from ..original import Array
 
 Attribute = int | float | str | Sequence[int] | ir.TensorProtocol
 

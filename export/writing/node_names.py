@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import onnx_ir as ir
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.provenance import node_name, value_name
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.export.original import Original
-from redpebble.export.writing.unique_names import Names
+from ...dialect.provenance import node_name, value_name
+from ...dialect.tensors import DYNAMIC, shape_of
+from ..original import Original
+from .unique_names import Names
 
 
 class Naming:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.folding.known_constants import constant_array
+from .known_constants import constant_array
 
 MULTIPLYING: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 

@@ -5,7 +5,7 @@ before: `y = If(false) <then: a, else: b>`    after: `b`, whose results take the
 
 import onnx_ir
 
-from redpebble.frontend.folding.known_constants import constant_array
+from .known_constants import constant_array
 
 
 def fold_branches(model: onnx_ir.Model) -> bool:

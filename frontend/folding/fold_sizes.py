@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 import onnx_ir
 
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.frontend.folding.known_constants import constant_array, initializer_of, is_constant
-from redpebble.frontend.folding.known_sizes import is_known
-from redpebble.frontend.folding.shape_arithmetic import (
+from ...dialect.symbolic_sizes import Size, SymbolicShape
+from .known_constants import constant_array, initializer_of, is_constant
+from .known_sizes import is_known
+from .shape_arithmetic import (
     ShapeQuery,
     ShapeValue,
     shape_value_of_constant,

@@ -14,8 +14,8 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.limits import MOST_ENTRIES
-from redpebble.frontend.reading.lazy_sparse_tensor import Entries, SparseTensor
+from ..limits import MOST_ENTRIES
+from ..reading.lazy_sparse_tensor import Entries, SparseTensor
 
 LONGEST_CHAIN: Final = 64
 """Operators one after the other by which entries are computed; a longer chain is folded like any other."""

@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 import onnx_ir
 
-from redpebble.frontend.folding.dequantized_constants import stays_quantized
-from redpebble.frontend.folding.fold_sparse_weights import sparse_matrices
-from redpebble.frontend.folding.integer_weights import nodes_that_make_bytes
-from redpebble.frontend.folding.known_constants import initializer_of, is_constant
-from redpebble.frontend.folding.run_nodes import evaluate
-from redpebble.frontend.limits import WIDEST
-from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+from ..limits import WIDEST
+from ..reading.lazy_sparse_tensor import SparseTensor
+from .dequantized_constants import stays_quantized
+from .fold_sparse_weights import sparse_matrices
+from .integer_weights import nodes_that_make_bytes
+from .known_constants import initializer_of, is_constant
+from .run_nodes import evaluate
 
 RANDOM: Final = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}

@@ -15,11 +15,11 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.folding.dequantized_constants import is_dequantized, is_sparse, mostly_zeros
-from redpebble.frontend.folding.integer_weights import integer_weight_nodes
-from redpebble.frontend.folding.known_constants import constant_array, initializer_of, is_constant, sparse_matrix
-from redpebble.kernels.byte_times import gains
-from redpebble.sparse.csr import CscMatrix
+from ...kernels.byte_times import gains
+from ...sparse.csr import CscMatrix
+from .dequantized_constants import is_dequantized, is_sparse, mostly_zeros
+from .integer_weights import integer_weight_nodes
+from .known_constants import constant_array, initializer_of, is_constant, sparse_matrix
 
 
 class _Places(NamedTuple):

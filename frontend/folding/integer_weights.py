@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.folding.known_constants import constant_array
+from .known_constants import constant_array
 
 PLACES: Final = {"ConvInteger": (1, 3), "DequantizeLinear": (0, 2), "MatMulInteger": (1, 3)}
 """Operators that read a weight of bytes, and which of their inputs are the weight and its zero."""

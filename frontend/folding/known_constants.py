@@ -4,8 +4,8 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
-from redpebble.frontend.reading.model_file import OVERRIDABLE_SINCE
+from ..reading.lazy_sparse_tensor import SparseTensor
+from ..reading.model_file import OVERRIDABLE_SINCE
 
 
 def overridable(value: onnx_ir.Value, ir_version: int) -> bool:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.movement import INFERRED, TargetShapeAttr, copied
-from redpebble.dialect.shape_inference import result_shapes
-from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape
-from redpebble.dialect.tensors import DYNAMIC, shape_of
+from ...dialect.ops.movement import INFERRED, TargetShapeAttr, copied
+from ...dialect.shape_inference import result_shapes
+from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape
+from ...dialect.tensors import DYNAMIC, shape_of
 
 
 def extent_of(size: Size) -> int:

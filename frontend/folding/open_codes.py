@@ -16,8 +16,8 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.folding.dequantized_constants import mostly_zeros
-from redpebble.frontend.folding.known_constants import constant_array, initializer_of
+from .dequantized_constants import mostly_zeros
+from .known_constants import constant_array, initializer_of
 
 CONVOLUTION: Final = "QLinearConv"
 

@@ -10,8 +10,8 @@ import onnx_ir
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 
-from redpebble.frontend.folding.inferred_values import inferred
-from redpebble.frontend.limits import allowance
+from ..limits import allowance
+from .inferred_values import inferred
 
 SMALL = 1024
 """Bytes up to which a constant is part of the model that is run; larger ones are fed, without being copied."""

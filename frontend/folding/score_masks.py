@@ -16,7 +16,7 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.folding.known_constants import constant_array
+from .known_constants import constant_array
 
 HIDING: Final = -1e30
 """Largest number that hides scores: those below 1e22 are lost beside it."""

@@ -11,8 +11,8 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, product
-from redpebble.frontend.folding.known_sizes import exact_quotient, is_known
+from ...dialect.symbolic_sizes import Size, SymbolicShape, product
+from .known_sizes import exact_quotient, is_known
 
 LONGEST = 64
 """Constants of more integers than this hold no shape."""

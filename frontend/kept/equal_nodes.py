@@ -5,9 +5,9 @@ from collections.abc import Hashable
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.semantics.array_operators import OPERATORS
-from redpebble.frontend.operators.scope import ValueScope
+from ...dialect.ops.foreign import ForeignOp
+from ...dialect.semantics.array_operators import OPERATORS
+from ..operators.scope import ValueScope
 
 MOST_ENTRIES = 64
 """Entries of a constant that is compared: axes and sizes, not tables."""

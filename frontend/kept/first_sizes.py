@@ -9,9 +9,9 @@ e = Shape(m)[0]    of m = Gather(h, sources): sources have as many
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.foreign import INT64
-from redpebble.dialect.tensors import is_f32_tensor
-from redpebble.frontend.operators.scope import ValueScope
+from ...dialect.ops.foreign import INT64
+from ...dialect.tensors import is_f32_tensor
+from ..operators.scope import ValueScope
 
 
 def source_of_shape(node: onnx_ir.Node, operand: SSAValue, scope: ValueScope) -> SSAValue:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import onnx_ir
 
-from redpebble.frontend.folding.known_constants import initializer_of
+from ..folding.known_constants import initializer_of
 
 
 def operator_text(node: onnx_ir.Node) -> str:

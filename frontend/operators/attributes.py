@@ -12,7 +12,7 @@ import onnx
 import onnx_ir
 from onnx.defs import SchemaError
 
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from .conversion import Conversion, NotCovered
 
 Key = tuple[str, str]
 Plain = int | float | str | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]

@@ -12,18 +12,18 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.movement import ReshapeOp, TransposeOp
-from redpebble.dialect.provenance import set_provenance
-from redpebble.dialect.symbolic_sizes import SymbolicShape, product
-from redpebble.dialect.tensors import is_f32_tensor
-from redpebble.frontend.errors import CodesError
-from redpebble.frontend.folding.known_sizes import is_known, shape_words, target_of
-from redpebble.frontend.folding.shape_arithmetic import ShapeValue
-from redpebble.frontend.operators.onnx_types import describe
-from redpebble.frontend.operators.scope import ValueScope
-from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.movement import ReshapeOp, TransposeOp
+from ...dialect.provenance import set_provenance
+from ...dialect.symbolic_sizes import SymbolicShape, product
+from ...dialect.tensors import is_f32_tensor
+from ...sparse.csr import CscMatrix
+from ..errors import CodesError
+from ..folding.known_sizes import is_known, shape_words, target_of
+from ..folding.shape_arithmetic import ShapeValue
+from ..reading.lazy_sparse_tensor import SparseTensor
+from .onnx_types import describe
+from .scope import ValueScope
 
 Op = TypeVar("Op", bound=Operation)
 

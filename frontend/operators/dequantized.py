@@ -5,16 +5,16 @@ from typing import Final
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.elementwise import ActivateOp
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.images import QuantizedConv2dOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.foundation.rounded_inverses import dividend_of
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
-from redpebble.frontend.operators.quantized import codes_of, dequantized_codes, floats_of, has_zero
-from redpebble.frontend.operators.quantized_operands import Codes, fault_of_codes, made_by, number_of, yields_floats
+from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.elementwise import ActivateOp
+from ...dialect.ops.foreign import ForeignOp
+from ...dialect.ops.images import QuantizedConv2dOp
+from ...dialect.ops.quantized_layers import QuantizedLayersOp
+from ...foundation.rounded_inverses import dividend_of
+from .conversion import Conversion, Converter, NotCovered
+from .quantized import codes_of, dequantized_codes, floats_of, has_zero
+from .quantized_operands import Codes, fault_of_codes, made_by, number_of, yields_floats
 
 
 def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:

@@ -10,12 +10,12 @@ import numpy as np
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.dialect.tensors import is_f32_tensor
-from redpebble.frontend.folding.known_sizes import broadcast_sizes, shape_words
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
+from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ...dialect.tensors import is_f32_tensor
+from ..folding.known_sizes import broadcast_sizes, shape_words
+from .conversion import Conversion, Converter, NotCovered
 
 ERF_SINCE: Final = 9
 """The opset since which the model can be written without operators of com.microsoft."""

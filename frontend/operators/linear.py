@@ -8,17 +8,17 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.elementwise import AddOp, MulOp
-from redpebble.dialect.ops.layers import BatchMatmulTransposeBOp, LinearOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.symbolic_sizes import ONE, Size
-from redpebble.dialect.tensors import shape_of
-from redpebble.frontend.folding.known_sizes import is_known, shape_words
-from redpebble.frontend.operators.attention.products import attention_of
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.elementwise import broadcast
-from redpebble.frontend.operators.message_passing.sums import left_product
-from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+from ...dialect.ops.elementwise import AddOp, MulOp
+from ...dialect.ops.layers import BatchMatmulTransposeBOp, LinearOp
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.symbolic_sizes import ONE, Size
+from ...dialect.tensors import shape_of
+from ..folding.known_sizes import is_known, shape_words
+from ..reading.lazy_sparse_tensor import SparseTensor
+from .attention.products import attention_of
+from .conversion import Conversion, NotCovered
+from .elementwise import broadcast
+from .message_passing.sums import left_product
 
 STACK_LIMIT = 256
 """A stack of more matrices than this would make more layers than a graph should have."""

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
-from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape, broadcast
-from redpebble.frontend.folding.shape_arithmetic import ShapeValue
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.movement import reshaped
+from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape, broadcast
+from ..folding.shape_arithmetic import ShapeValue
+from .conversion import Conversion, NotCovered
+from .movement import reshaped
 
 
 def made_sizes(conversion: Conversion) -> SymbolicShape | None:

@@ -8,15 +8,15 @@ import numpy as np
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.elementwise import ActivateOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
-from redpebble.frontend.folding.half_precision import is_rounding
-from redpebble.frontend.folding.known_sizes import broadcast_sizes, is_known, shape_words
-from redpebble.frontend.folding.shape_arithmetic import ShapeValue
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
-from redpebble.frontend.operators.onnx_types import element_name
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.elementwise import ActivateOp
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
+from ..folding.half_precision import is_rounding
+from ..folding.known_sizes import broadcast_sizes, is_known, shape_words
+from ..folding.shape_arithmetic import ShapeValue
+from .conversion import Conversion, Converter, NotCovered
+from .onnx_types import element_name
 
 MOST_COPIES: Final = 256
 """Copies of values along an axis: each of them is an operand."""

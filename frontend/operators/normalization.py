@@ -8,17 +8,17 @@ from typing import Final
 import numpy as np
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.window import WindowAttr
-from redpebble.dialect.ops.elementwise import ActivateOp, MulOp
-from redpebble.dialect.ops.images import Pool2dOp
-from redpebble.dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
-from redpebble.dialect.ops.training.gradients import SumRowsOp
-from redpebble.dialect.symbolic_sizes import ONE, SymbolicShape, product
-from redpebble.dialect.tensors import shape_of
-from redpebble.frontend.folding.known_sizes import is_known, shape_words
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
-from redpebble.frontend.operators.movement import axes_of, refuse_further_outputs
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.attributes.window import WindowAttr
+from ...dialect.ops.elementwise import ActivateOp, MulOp
+from ...dialect.ops.images import Pool2dOp
+from ...dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from ...dialect.ops.training.gradients import SumRowsOp
+from ...dialect.symbolic_sizes import ONE, SymbolicShape, product
+from ...dialect.tensors import shape_of
+from ..folding.known_sizes import is_known, shape_words
+from .conversion import Conversion, Converter, NotCovered
+from .movement import axes_of, refuse_further_outputs
 
 
 def _known_tail(sizes: SymbolicShape, axis: int) -> int:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 import onnx_ir
 from xdsl.ir import Attribute
 
-from redpebble.dialect.ops.foreign import ForeignType
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.dialect.tensors import f32_tensor
-from redpebble.frontend.folding.known_sizes import extent_of
+from ...dialect.ops.foreign import ForeignType
+from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ...dialect.tensors import f32_tensor
+from ..folding.known_sizes import extent_of
 
 
 def element_name(dtype: onnx_ir.DataType | None) -> str:

@@ -14,12 +14,13 @@ import numpy as np
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
-from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered, YieldsCodes
-from redpebble.frontend.operators.quantized_operands import (
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.elementwise import ActivateOp, AddOp
+from ...dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
+from ...kernels.byte_times import DENSEST, gains
+from .conversion import Conversion, Converter, NotCovered, YieldsCodes
+from .quantized_operands import (
     Addend,
     Codes,
     Floats,
@@ -39,7 +40,6 @@ from redpebble.frontend.operators.quantized_operands import (
     sparse_weight_of,
     weight_of,
 )
-from redpebble.kernels.byte_times import DENSEST, gains
 
 YIELDS_CODES: Final = "it yields codes, and nothing covered makes floats of them"
 """The reason why a node stays that is part of no layer."""

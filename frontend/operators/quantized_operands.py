@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.codes import LEAST_SCALE, CodesAttr
-from redpebble.frontend.folding.integer_weights import integer_weight_nodes
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.attributes.codes import LEAST_SCALE, CodesAttr
+from ...sparse.csr import CscMatrix
+from ..folding.integer_weights import integer_weight_nodes
+from .conversion import Conversion, NotCovered
 
 KINDS: Final = {"uint8": "u8", "int8": "s8"}
 

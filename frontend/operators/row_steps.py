@@ -15,11 +15,11 @@ import numpy as np
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.elementwise import ActivateOp, MulOp
-from redpebble.frontend.folding.known_sizes import is_known
-from redpebble.frontend.operators.conversion import Conversion
-from redpebble.frontend.operators.quantized_operands import codes_attribute, made_by, output_kind
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.elementwise import ActivateOp, MulOp
+from ..folding.known_sizes import is_known
+from .conversion import Conversion
+from .quantized_operands import codes_attribute, made_by, output_kind
 
 MOST_STEPS: Final = 8
 """Operators one behind the other that a scale is computed by: each may read two others."""

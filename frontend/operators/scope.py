@@ -9,20 +9,20 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import BlockArgument, SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.dialect.tensors import is_f32_tensor
-from redpebble.frontend.errors import CodesError, ModelError
-from redpebble.frontend.folding.known_constants import constant_array, is_constant, sparse_matrix
-from redpebble.frontend.folding.known_sizes import SizeTable, is_known
-from redpebble.frontend.folding.shape_arithmetic import (
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ...dialect.tensors import is_f32_tensor
+from ..errors import CodesError, ModelError
+from ..folding.known_constants import constant_array, is_constant, sparse_matrix
+from ..folding.known_sizes import SizeTable, is_known
+from ..folding.shape_arithmetic import (
     ShapeQuery,
     ShapeValue,
     shape_value_of_constant,
     shape_value_of_node,
 )
-from redpebble.frontend.operators.onnx_types import dimension_names, named_sizes
-from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+from ..reading.lazy_sparse_tensor import SparseTensor
+from .onnx_types import dimension_names, named_sizes
 
 MADE_UP: Final = "unk__"
 """The beginning of names that ONNX's inference gives to sizes that it does not know."""

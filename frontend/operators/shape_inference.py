@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 import onnx
 import onnx_ir
 
-from redpebble.frontend.errors import InvalidModelError
-from redpebble.frontend.folding.inferred_values import LONGEST, inferred
-from redpebble.frontend.operators.stated_sizes import add_stated_sizes
-from redpebble.frontend.operators.table import CONVERTERS
-from redpebble.frontend.reading.function_calls import DEEPEST, MOST_NODES, call_tree
-from redpebble.frontend.reading.map_types import has_map
+from ..errors import InvalidModelError
+from ..folding.inferred_values import LONGEST, inferred
+from ..reading.function_calls import DEEPEST, MOST_NODES, call_tree
+from ..reading.map_types import has_map
+from .stated_sizes import add_stated_sizes
+from .table import CONVERTERS
 
 LARGE = 4096
 """Bytes from which an initializer's values are left out of what ONNX's inference gets to see."""

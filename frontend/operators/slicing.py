@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp, TakeOp
-from redpebble.dialect.symbolic_sizes import Size
-from redpebble.frontend.folding.known_sizes import is_known, shape_words
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from ...dialect.ops.movement import ConcatOp, SplitOp, TakeOp
+from ...dialect.symbolic_sizes import Size
+from ..folding.known_sizes import is_known, shape_words
+from .conversion import Conversion, Converter, NotCovered
 
 INPUTS_SINCE: Final = 10
 """Opset from which the bounds are inputs."""

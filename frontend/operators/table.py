@@ -3,25 +3,25 @@
 from types import MappingProxyType
 from typing import Final
 
-from redpebble.foundation.extensible_table import ExtensibleTable
-from redpebble.frontend.operators.attention.fused import FUSED_ATTENTION_CONVERTERS
-from redpebble.frontend.operators.conversion import Converter
-from redpebble.frontend.operators.dequantized import DEQUANTIZING_CONVERTERS
-from redpebble.frontend.operators.elementwise import ELEMENTWISE_CONVERTERS
-from redpebble.frontend.operators.linear import convert_gemm, convert_matmul
-from redpebble.frontend.operators.message_passing.sums import GRAPH_CONVERTERS
-from redpebble.frontend.operators.movement import MOVEMENT_CONVERTERS
-from redpebble.frontend.operators.normalization import NORMALIZATION_CONVERTERS
-from redpebble.frontend.operators.on_images.quantized import convert_quantized_conv, convert_scaled_conv
-from redpebble.frontend.operators.on_images.resampling import RESAMPLING_CONVERTERS
-from redpebble.frontend.operators.on_images.windows import IMAGE_CONVERTERS, convert_conv
-from redpebble.frontend.operators.quantized import (
+from ...foundation.extensible_table import ExtensibleTable
+from .attention.fused import FUSED_ATTENTION_CONVERTERS
+from .conversion import Converter
+from .dequantized import DEQUANTIZING_CONVERTERS
+from .elementwise import ELEMENTWISE_CONVERTERS
+from .linear import convert_gemm, convert_matmul
+from .message_passing.sums import GRAPH_CONVERTERS
+from .movement import MOVEMENT_CONVERTERS
+from .normalization import NORMALIZATION_CONVERTERS
+from .on_images.quantized import convert_quantized_conv, convert_scaled_conv
+from .on_images.resampling import RESAMPLING_CONVERTERS
+from .on_images.windows import IMAGE_CONVERTERS, convert_conv
+from .quantized import (
     QUANTIZED_CONVERTERS,
     convert_product,
     convert_scaled,
     quantized_or,
 )
-from redpebble.frontend.operators.slicing import SLICING_CONVERTERS
+from .slicing import SLICING_CONVERTERS
 
 CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
     {

@@ -11,9 +11,9 @@ from typing import Final, Protocol, cast
 
 import onnx_ir
 
-from redpebble.frontend.errors import InvalidModelError
-from redpebble.frontend.reading.held_tensors import held_tensors
-from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+from ..errors import InvalidModelError
+from .held_tensors import held_tensors
+from .lazy_sparse_tensor import SparseTensor
 
 FILES: Final = "redpebble.files"
 

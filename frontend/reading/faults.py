@@ -9,7 +9,7 @@ from onnx.checker import ValidationError
 from onnx.shape_inference import InferenceError
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.frontend.errors import InvalidModelError, ModelError, first_line, within_limits
+from ..errors import InvalidModelError, ModelError, first_line, within_limits
 
 FAULTS: Final = (
     # ONNX's code in C++ raises RuntimeError, too, and so do onnx-ir's SerdeError and PassError

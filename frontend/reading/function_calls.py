@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import onnx_ir
 
-from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError
+from ..errors import InvalidModelError, UnsupportedModelError
 
 DEEPEST: Final = 64
 """Functions that call each other one inside the other, as far as ONNX's own inference follows them."""

@@ -8,7 +8,7 @@ from typing import Final
 
 import onnx_ir
 
-from redpebble.dialect.ops.images import is_image_rank
+from ...dialect.ops.images import is_image_rank
 
 MOST_SIZES: Final = 8
 """Sizes for which there is code at a time: each takes seconds to make, and memory for weights of its own."""

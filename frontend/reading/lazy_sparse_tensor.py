@@ -11,9 +11,9 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.errors import InvalidModelError, first_line
-from redpebble.frontend.limits import check_made, check_width
-from redpebble.sparse.csr import CscMatrix
+from ...sparse.csr import CscMatrix
+from ..errors import InvalidModelError, first_line
+from ..limits import check_made, check_width
 
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float32]

@@ -3,7 +3,7 @@
 import onnx
 import onnx_ir
 
-from redpebble.dialect.ops.foreign import MAP_TYPES
+from ...dialect.ops.foreign import MAP_TYPES
 
 
 def without_map_types(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, bytes]]:

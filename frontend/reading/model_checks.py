@@ -7,10 +7,10 @@ from typing import Final
 import onnx
 import onnx_ir
 
-from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line
-from redpebble.frontend.reading.external_files import check_file
-from redpebble.frontend.reading.held_tensors import held_tensors
-from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
+from ..errors import InvalidModelError, UnsupportedModelError, first_line
+from .external_files import check_file
+from .held_tensors import held_tensors
+from .lazy_sparse_tensor import SparseTensor
 
 OLDEST_OPSET: Final = 7
 

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from redpebble.foundation.regular_files import open_regular
-from redpebble.frontend.errors import InvalidModelError
+from ...foundation.regular_files import open_regular
+from ..errors import InvalidModelError
 
 PROTOBUF_LIMIT: Final = 2**31 - 1
 """Bytes that one protobuf message can hold."""

@@ -11,22 +11,22 @@ import onnx_ir
 from google.protobuf.message import DecodeError
 from onnx_ir.passes.common import InlinePass
 
-from redpebble.frontend.errors import InvalidModelError, UnsupportedModelError, first_line
-from redpebble.frontend.reading.external_files import files_of, set_folder
-from redpebble.frontend.reading.faults import reading
-from redpebble.frontend.reading.function_calls import call_tree, check_written_out
-from redpebble.frontend.reading.held_tensors import put_attributes_in_place
-from redpebble.frontend.reading.map_types import remember_map_types, without_map_types
-from redpebble.frontend.reading.model_checks import (
+from ..errors import InvalidModelError, UnsupportedModelError, first_line
+from .external_files import files_of, set_folder
+from .faults import reading
+from .function_calls import call_tree, check_written_out
+from .held_tensors import put_attributes_in_place
+from .map_types import remember_map_types, without_map_types
+from .model_checks import (
     check_inputs,
     check_names,
     check_order,
     check_tensors,
     check_versions,
 )
-from redpebble.frontend.reading.model_file import read_file
-from redpebble.frontend.reading.sparse_initializers import SparseModel, holds_sparse_tensors, without_sparse_tensors
-from redpebble.frontend.reading.unknown_sizes import forget_unknown_sizes
+from .model_file import read_file
+from .sparse_initializers import SparseModel, holds_sparse_tensors, without_sparse_tensors
+from .unknown_sizes import forget_unknown_sizes
 
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model
 """A path, the bytes of a file, or a model in memory, which is never changed."""

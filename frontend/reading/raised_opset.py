@@ -16,7 +16,7 @@ import onnx
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.frontend.reading.model_checks import OLDEST_OPSET
+from .model_checks import OLDEST_OPSET
 
 RAISED: Final = 11
 """The opset that is raised to."""

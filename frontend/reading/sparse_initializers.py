@@ -13,10 +13,10 @@ import onnx_ir
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from redpebble.frontend.errors import InvalidModelError, first_line
-from redpebble.frontend.limits import check_made
-from redpebble.frontend.reading.external_files import check_file, remember_files
-from redpebble.frontend.reading.lazy_sparse_tensor import Entries, SparseTensor, check_positions
+from ..errors import InvalidModelError, first_line
+from ..limits import check_made
+from .external_files import check_file, remember_files
+from .lazy_sparse_tensor import Entries, SparseTensor, check_positions
 
 
 class SparseModel(NamedTuple):

@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 
-from redpebble.foundation.regular_files import open_regular
-from redpebble.frontend.reading.model_file import OVERRIDABLE_SINCE
-from redpebble.frontend.reading.weight_graph import BLOCK, Constant, GraphNode, Values, WeightGraph
-from redpebble.frontend.reading.wire_fields import Data, Message, Span
+from ...foundation.regular_files import open_regular
+from .model_file import OVERRIDABLE_SINCE
+from .weight_graph import BLOCK, Constant, GraphNode, Values, WeightGraph
+from .wire_fields import Data, Message, Span
 
 FLOAT32: Final = 1
 """The element type of most weights, as onnx.proto numbers it."""
@@ -185,7 +185,7 @@ def _unpacked_blocks(tensor: bytes) -> Iterator[Values]:
     """Yield the values of a tensor that holds them in another way than as bytes."""
     from onnx import TensorProto, numpy_helper
 
-    from redpebble.frontend.reading.weight_graph import array_blocks
+    from .weight_graph import array_blocks
 
     return array_blocks(numpy_helper.to_array(TensorProto.FromString(tensor)))
 

@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.foundation.bfloat import bfloat_bits
-from redpebble.kernels.family import KernelFamily, LayerWeights
-from redpebble.kernels.row_segments import (
+from ...foundation.bfloat import bfloat_bits
+from ..family import KernelFamily, LayerWeights
+from ..row_segments import (
     OFFSET_UNIT,
     block_list,
     fetching_flags,
@@ -21,7 +21,7 @@ from redpebble.kernels.row_segments import (
     records_of,
     segments_of,
 )
-from redpebble.kernels.work import Layer, Tile, Work
+from ..work import Layer, Tile, Work
 
 TURNS: Final = 2
 """Outputs that take turns."""

@@ -9,10 +9,10 @@ from typing import Final
 
 import numpy as np
 
-from redpebble.kernels.family import KernelFamily, LayerWeights
-from redpebble.kernels.input_blocks import BlockRule
-from redpebble.kernels.layer_with_pattern import features_over_blocks
-from redpebble.kernels.row_segments import (
+from ..family import KernelFamily, LayerWeights
+from ..input_blocks import BlockRule
+from ..layer_with_pattern import features_over_blocks
+from ..row_segments import (
     OFFSET_UNIT,
     PackedBlocks,
     block_borders,
@@ -23,8 +23,8 @@ from redpebble.kernels.row_segments import (
     records_of,
     segments_of,
 )
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.kernels.work import Layer, Tile, Work
+from ..tile_widths import WIDTHS
+from ..work import Layer, Tile, Work
 
 ROWS: Final = 2
 """Rows of a pair."""

@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.family import KernelFamily, LayerWeights
-from redpebble.kernels.tile_widths import TILE_WIDTHS
-from redpebble.kernels.work import Layer, Tile, Work
+from ..family import KernelFamily, LayerWeights
+from ..tile_widths import TILE_WIDTHS
+from ..work import Layer, Tile, Work
 
 PANEL: Final = 16
 """Outputs of a panel [inputs][16]: a cache line for each input, and whole vectors on every target."""

@@ -5,9 +5,9 @@ A layer that is used for one row, and for several, is packed once.
 
 from typing import Final
 
-from redpebble.kernels.family import KernelFamily
-from redpebble.kernels.formats import permute_lookup
-from redpebble.kernels.work import Layer, Tile, Work
+from ..family import KernelFamily
+from ..work import Layer, Tile, Work
+from . import permute_lookup
 
 AT_ONCE: Final = 6
 """Rows that share a reading of indices and weights: the sums and tables of so many fit the registers."""

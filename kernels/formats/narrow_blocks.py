@@ -11,10 +11,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.family import KernelFamily, LayerWeights
-from redpebble.kernels.input_blocks import MOST_INPUTS, BlockRule
-from redpebble.kernels.layer_with_pattern import features_over_blocks
-from redpebble.kernels.row_segments import (
+from ..family import KernelFamily, LayerWeights
+from ..input_blocks import MOST_INPUTS, BlockRule
+from ..layer_with_pattern import features_over_blocks
+from ..row_segments import (
     OFFSET_UNIT,
     Indices,
     PackedBlocks,
@@ -28,7 +28,7 @@ from redpebble.kernels.row_segments import (
     run_lengths,
     segments_of,
 )
-from redpebble.kernels.work import Layer, Tile, Work
+from ..work import Layer, Tile, Work
 
 GROUP_ROWS: Final = 4
 """Rows of a group: their multiply-adds hide each other's latency."""

@@ -12,9 +12,11 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.foundation.compiled_loops import compiled_loop
-from redpebble.kernels.family import KernelFamily, LayerWeights
-from redpebble.kernels.formats.permute_lookup_search import (
+from ...foundation.compiled_loops import compiled_loop
+from ...sparse.csr import CscMatrix, CsrPattern
+from ..family import KernelFamily, LayerWeights
+from ..work import Layer, Tile, Work
+from .permute_lookup_search import (
     BLOCK,
     CHUNK_STEPS,
     PANEL_ROWS,
@@ -22,8 +24,6 @@ from redpebble.kernels.formats.permute_lookup_search import (
     matching_of,
     panel_starts,
 )
-from redpebble.kernels.work import Layer, Tile, Work
-from redpebble.sparse.csr import CscMatrix, CsrPattern
 
 FIELD_BITS: Final = 5
 

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.foundation.compiled_loops import compiled_loop
+from ...foundation.compiled_loops import compiled_loop
 
 BLOCK: Final = 16
 """Values of x in a block: a vector of AVX-512."""

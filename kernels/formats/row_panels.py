@@ -9,11 +9,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.family import KernelFamily, LayerWeights
-from redpebble.kernels.row_segments import OFFSET_UNIT, ranges
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.kernels.work import Layer, Tile, Work
-from redpebble.sparse.csr import CscMatrix
+from ...sparse.csr import CscMatrix
+from ..family import KernelFamily, LayerWeights
+from ..row_segments import OFFSET_UNIT, ranges
+from ..tile_widths import WIDTHS
+from ..work import Layer, Tile, Work
 
 READ_AHEAD = 8
 """Inputs after a panel's last one that may be read, to fetch rows of x ahead."""

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.family import KernelFamily, LayerWeights
-from redpebble.kernels.layer_with_pattern import LayerWithPattern
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.kernels.work import Layer, Tile, Work
+from ..family import KernelFamily, LayerWeights
+from ..layer_with_pattern import LayerWithPattern
+from ..tile_widths import WIDTHS
+from ..work import Layer, Tile, Work
 
 
 class PackedRows(NamedTuple):

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.family import KernelFamily, LayerWeights
-from redpebble.kernels.row_segments import (
+from ..family import KernelFamily, LayerWeights
+from ..row_segments import (
     FIRST,
     LAST,
     OFFSET_UNIT,
@@ -26,8 +26,8 @@ from redpebble.kernels.row_segments import (
     ranges,
     records_of,
 )
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.kernels.work import Layer, Tile, Work
+from ..tile_widths import WIDTHS
+from ..work import Layer, Tile, Work
 
 Floats = NDArray[np.float32]
 

@@ -9,7 +9,7 @@ from math import hypot
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from redpebble.kernels.machine import DEFAULT_PRICES, Machine
+from ..machine import DEFAULT_PRICES, Machine
 
 
 class SumPrices(NamedTuple):

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from redpebble.kernels.measured.neighbours import Examples
+from .neighbours import Examples
 
 FOLDER: Final = Path(__file__).parent / "examples"
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.work import Layer
+from ..work import Layer
 
 NEAREST: Final = 5
 """Layers whose mean counts."""

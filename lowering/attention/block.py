@@ -21,16 +21,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.lowering.attention.form import AttentionForm, BufferOffsets, Registers
-from redpebble.lowering.attention.products import scores, weighted_values
-from redpebble.lowering.attention.weights import (
-    hide_later_keys,
-    repeat_scores,
-    rounded_weights,
-    scores_to_weights,
-    spread_mask,
-)
-from redpebble.lowering.llvm.builder import (
+from ..llvm.builder import (
     FLOAT_BYTES,
     I64,
     POINTER,
@@ -40,8 +31,17 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_columns
-from redpebble.lowering.llvm.vectors import FLOAT
+from ..llvm.transposition import columns_to_rows, rows_to_columns
+from ..llvm.vectors import FLOAT
+from .form import AttentionForm, BufferOffsets, Registers
+from .products import scores, weighted_values
+from .weights import (
+    hide_later_keys,
+    repeat_scores,
+    rounded_weights,
+    scores_to_weights,
+    spread_mask,
+)
 
 
 class BlockArguments(NamedTuple):

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from redpebble.dialect.ops.attention import Attention, Roundings
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.builder import FLOAT_BYTES
+from ...dialect.ops.attention import Attention, Roundings
+from ..cpu_target import CpuTarget
+from ..llvm.builder import FLOAT_BYTES
 
 WIDTHS: Final = (16, 32, 64)
 """Queries of a block."""

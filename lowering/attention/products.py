@@ -15,10 +15,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.lowering.attention.form import AttentionForm, Registers
-from redpebble.lowering.llvm.activations import emit_activation, nearest_steps
-from redpebble.lowering.llvm.builder import (
+from ...dialect.attributes.activations import ActivationAttr
+from ..llvm.activations import emit_activation, nearest_steps
+from ..llvm.builder import (
     FLOAT_BYTES,
     I64,
     POINTER,
@@ -28,7 +27,8 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from ..llvm.vectors import FLOAT, Lanes
+from .form import AttentionForm, Registers
 
 Operand = Callable[[ir.Value], Sequence[ir.Value]]
 """Returns the addresses of all rows of a left operand at a depth."""

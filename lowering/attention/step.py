@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.attention import Attention
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.dialect.tensors import shape_of
-from redpebble.lowering.attention.block import BlockArguments, query_block
-from redpebble.lowering.attention.form import WIDTHS, AttentionForm, BufferOffsets
-from redpebble.lowering.llvm.builder import POINTER, Code, counted_loop, float_at, i64
-from redpebble.lowering.llvm.call_tables import SizeTable
-from redpebble.lowering.program import EqualSizes, TiledRows, TileTime
+from ...dialect.ops.attention import Attention
+from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ...dialect.tensors import shape_of
+from ..llvm.builder import POINTER, Code, counted_loop, float_at, i64
+from ..llvm.call_tables import SizeTable
+from ..program import EqualSizes, TiledRows, TileTime
+from .block import BlockArguments, query_block
+from .form import WIDTHS, AttentionForm, BufferOffsets
 
 WIDEST: Final = WIDTHS[-1]
 

@@ -16,9 +16,8 @@ from math import inf
 
 from llvmlite import ir
 
-from redpebble.lowering.attention.form import AttentionForm, Registers
-from redpebble.lowering.llvm.activations import emit_activation
-from redpebble.lowering.llvm.builder import (
+from ..llvm.activations import emit_activation
+from ..llvm.builder import (
     FLOAT_BYTES,
     I32,
     I64,
@@ -29,8 +28,9 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.transcendental import exp_of_negative
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
+from ..llvm.transcendental import exp_of_negative
+from ..llvm.vectors import FLOAT, Lanes, int_constants
+from .form import AttentionForm, Registers
 
 
 def scores_to_weights(code: Code, width: int) -> ir.Function:

@@ -7,11 +7,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
-from redpebble.lowering.calls.table import Header, Step
-from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
-from redpebble.lowering.program import Program, Size, Temporary
-from redpebble.lowering.program import Step as ProgramStep
+from ..buffer_packing import Lifetime, plan_offsets
+from ..llvm.builder import ALIGNMENT, FLOAT_BYTES
+from ..program import Program, Size, Temporary
+from ..program import Step as ProgramStep
+from .table import Header, Step
 
 WORD_BYTES: Final = 8
 

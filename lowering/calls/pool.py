@@ -14,13 +14,13 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.python_call import CALL_FROM_PYTHON, emit_python_call
-from redpebble.lowering.calls.sizes import emit_sizes
-from redpebble.lowering.calls.split import emit_split
-from redpebble.lowering.calls.steps import LINE, Waiting, emit_relax, emit_steps, emit_team
-from redpebble.lowering.calls.table import Frame, Header
-from redpebble.lowering.calls.words import NULL, Body, WordCode
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
+from ..llvm.builder import I32, I64, POINTER, VOID, i64
+from .python_call import CALL_FROM_PYTHON, emit_python_call
+from .sizes import emit_sizes
+from .split import emit_split
+from .steps import LINE, Waiting, emit_relax, emit_steps, emit_team
+from .table import Frame, Header
+from .words import NULL, Body, WordCode
 
 
 class PoolFrame(IntEnum):

@@ -9,8 +9,8 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.words import NULL, Body, WordCode
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, VOID, i64
+from ..llvm.builder import I32, I64, POINTER, VOID, i64
+from .words import NULL, Body, WordCode
 
 OBJECT_BYTES: Final = 16
 """Bytes of the head of each object: references and type."""

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import I64
+from ..llvm.builder import I64
 
 
 class RowTiles(NamedTuple):

@@ -2,9 +2,9 @@
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.table import AREA_WORDS, TEMPORARY_WORDS, Frame, Header, Problem
-from redpebble.lowering.calls.words import NULL, Body, WordCode
-from redpebble.lowering.llvm.builder import ALIGNMENT, I64, POINTER, i64
+from ..llvm.builder import ALIGNMENT, I64, POINTER, i64
+from .table import AREA_WORDS, TEMPORARY_WORDS, Frame, Header, Problem
+from .words import NULL, Body, WordCode
 
 
 def emit_sizes(code: WordCode) -> None:

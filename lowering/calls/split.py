@@ -6,10 +6,10 @@ others, and they do together what is left. In all of them a row becomes the same
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.row_tiles import tiles_of_width
-from redpebble.lowering.calls.table import Frame, Header, Split, Step, Width
-from redpebble.lowering.calls.words import Body, WordCode
-from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
+from ..llvm.builder import I64, POINTER, VOID, i64
+from .row_tiles import tiles_of_width
+from .table import Frame, Header, Split, Step, Width
+from .words import Body, WordCode
 
 
 def emit_split(code: WordCode) -> None:

@@ -7,10 +7,10 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.split import shares
-from redpebble.lowering.calls.table import Failure, Frame, Header, Split, Step
-from redpebble.lowering.calls.words import NULL, Body, WordCode
-from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
+from ..llvm.builder import I64, POINTER, VOID, i64
+from .split import shares
+from .table import Failure, Frame, Header, Split, Step
+from .words import NULL, Body, WordCode
 
 LINE: Final = 8
 """Words of a cache line; what threads count in has one of its own."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import BYTE, I64, POINTER, VOID, counted_loop, i64
+from ..llvm.builder import BYTE, I64, POINTER, VOID, counted_loop, i64
 
 NULL = ir.Constant(POINTER, None)
 

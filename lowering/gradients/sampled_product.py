@@ -20,16 +20,16 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
-from redpebble.dialect.symbolic_sizes import Size, product
-from redpebble.dialect.tensors import shape_of
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, I64, POINTER, Code, counted_loop, float_at, i64
-from redpebble.lowering.llvm.call_tables import ConstantTable
-from redpebble.lowering.llvm.transposition import rows_to_columns
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
-from redpebble.lowering.program import TiledRows, TileTime
-from redpebble.lowering.tiles.row_major import RowMajorStep
+from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.training.gradients import SampledProductOp, SumRowsOp
+from ...dialect.symbolic_sizes import Size, product
+from ...dialect.tensors import shape_of
+from ..llvm.builder import FLOAT_BYTES, I32, I64, POINTER, Code, counted_loop, float_at, i64
+from ..llvm.call_tables import ConstantTable
+from ..llvm.transposition import rows_to_columns
+from ..llvm.vectors import FLOAT, Lanes
+from ..program import TiledRows, TileTime
+from ..tiles.row_major import RowMajorStep
 
 ROW_VECTORS: Final = 4
 """Vectors of rows in a block."""

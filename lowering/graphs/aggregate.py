@@ -15,10 +15,9 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.lowering.graphs.packing import AHEAD
-from redpebble.lowering.kernels.kernel_form import activated, activation_key
-from redpebble.lowering.llvm.builder import (
+from ...dialect.attributes.activations import ActivationAttr
+from ..kernels.kernel_form import activated, activation_key
+from ..llvm.builder import (
     ALIGNMENT,
     FLOAT_BYTES,
     I32,
@@ -30,8 +29,9 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from ..llvm.prefetch import fetch_lines
+from ..llvm.vectors import FLOAT, Lanes
+from .packing import AHEAD
 
 LOWEST: Final = -3.4028234663852886e38
 

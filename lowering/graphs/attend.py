@@ -17,20 +17,10 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.graphs.attend_edges import EdgeSoftmax
-from redpebble.lowering.graphs.aggregate import (
-    LOWEST,
-    MOST_LINES,
-    SUMS,
-    Edges,
-    NodeValues,
-    Piece,
-    Range,
-    integer_at,
-)
-from redpebble.lowering.kernels.kernel_form import activated, activation_key
-from redpebble.lowering.llvm.builder import (
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.graphs.attend_edges import EdgeSoftmax
+from ..kernels.kernel_form import activated, activation_key
+from ..llvm.builder import (
     ALIGNMENT,
     FLOAT_BYTES,
     I32,
@@ -42,9 +32,19 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.transcendental import exp
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
+from ..llvm.prefetch import fetch_lines
+from ..llvm.transcendental import exp
+from ..llvm.vectors import FLOAT, Lanes, int_constants
+from .aggregate import (
+    LOWEST,
+    MOST_LINES,
+    SUMS,
+    Edges,
+    NodeValues,
+    Piece,
+    Range,
+    integer_at,
+)
 
 
 @dataclass(frozen=True)

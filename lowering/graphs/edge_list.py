@@ -11,14 +11,14 @@ from typing import Final
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp
-from redpebble.dialect.semantics.array_operators import MOST_INDICES
-from redpebble.dialect.symbolic_sizes import ONE, SymbolicShape, product
-from redpebble.lowering.calls.table import Failure, Problem
-from redpebble.lowering.llvm.builder import I32, I64, counted_loop, i64, reduce_loop
-from redpebble.lowering.llvm.vectors import FLOAT
-from redpebble.lowering.program import EqualSizes
-from redpebble.lowering.tiles.row_major import RowMajorStep
+from ...dialect.ops.graphs.edges_of_call import EdgeListOp
+from ...dialect.semantics.array_operators import MOST_INDICES
+from ...dialect.symbolic_sizes import ONE, SymbolicShape, product
+from ..calls.table import Failure, Problem
+from ..llvm.builder import I32, I64, counted_loop, i64, reduce_loop
+from ..llvm.vectors import FLOAT
+from ..program import EqualSizes
+from ..tiles.row_major import RowMajorStep
 
 FAILURE_BYTES: Final = 8 * len(Failure)
 

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.sparse.csr import CscMatrix, Indices
-from redpebble.theory.neuron_order.target_walks import near_walk, walked
+from ...dialect.ops.constants import SparseConstantOp
+from ...sparse.csr import CscMatrix, Indices
+from ...theory.neuron_order.target_walks import near_walk, walked
 
 AHEAD: Final = 16
 """Edges by which the values of a source are fetched ahead of their use."""

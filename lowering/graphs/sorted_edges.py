@@ -18,12 +18,17 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
-from redpebble.dialect.ops.graphs.edges_of_call import SortEdgesOp
-from redpebble.dialect.semantics.array_operators import MOST_INDICES
-from redpebble.dialect.symbolic_sizes import Size
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.lowering.graphs.aggregate import (
+from ...dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
+from ...dialect.ops.graphs.edges_of_call import SortEdgesOp
+from ...dialect.semantics.array_operators import MOST_INDICES
+from ...dialect.symbolic_sizes import Size
+from ...dialect.tensors import DYNAMIC, shape_of
+from ..llvm.builder import FLOAT_BYTES, I32, I64, POINTER, counted_loop, i64, reduce_loop
+from ..llvm.vectors import FLOAT
+from ..program import TiledRows, TileTime
+from ..tiles.row_major import RowMajorStep
+from ..tiles.tile_loop import Sharing, emit_barrier
+from .aggregate import (
     AggregateForm,
     Edges,
     Kernel,
@@ -33,13 +38,8 @@ from redpebble.lowering.graphs.aggregate import (
     aggregate_rows,
     integer_at,
 )
-from redpebble.lowering.graphs.attend import AttendForm, AttendKernel, ScoredValues, attend_rows
-from redpebble.lowering.graphs.step import FETCH_FROM
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, I64, POINTER, counted_loop, i64, reduce_loop
-from redpebble.lowering.llvm.vectors import FLOAT
-from redpebble.lowering.program import TiledRows, TileTime
-from redpebble.lowering.tiles.row_major import RowMajorStep
-from redpebble.lowering.tiles.tile_loop import Sharing, emit_barrier
+from .attend import AttendForm, AttendKernel, ScoredValues, attend_rows
+from .step import FETCH_FROM
 
 TARGETS: Final = 64
 """Nodes that a thread takes at once."""

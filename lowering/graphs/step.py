@@ -6,17 +6,17 @@ from typing import Final
 from llvmlite import ir
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
-from redpebble.dialect.symbolic_sizes import Size, product
-from redpebble.dialect.tensors import shape_of
-from redpebble.lowering.graphs.aggregate import AggregateForm, aggregate_targets
-from redpebble.lowering.graphs.attend import AttendForm, attend_targets
-from redpebble.lowering.graphs.packing import block_count, pack_edges, pack_walked_edges
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, counted_loop, float_at, i64
-from redpebble.lowering.llvm.call_tables import ConstantTable
-from redpebble.lowering.program import TiledRows, TileTime
-from redpebble.lowering.tiles.row_major import RowMajorStep
+from ...dialect.ops.graphs.aggregate import AggregateOp
+from ...dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
+from ...dialect.symbolic_sizes import Size, product
+from ...dialect.tensors import shape_of
+from ..llvm.builder import FLOAT_BYTES, I64, POINTER, counted_loop, float_at, i64
+from ..llvm.call_tables import ConstantTable
+from ..program import TiledRows, TileTime
+from ..tiles.row_major import RowMajorStep
+from .aggregate import AggregateForm, aggregate_targets
+from .attend import AttendForm, attend_targets
+from .packing import block_count, pack_edges, pack_walked_edges
 
 BLOCK_US: Final = 40.0
 """Microseconds of a block of 64 features, about."""

@@ -6,17 +6,12 @@ from functools import partial
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.images import Spread, spreads_of
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images.code_tables import looking_up, packed_table, table_gains, table_of
-from redpebble.lowering.images.found_codes import words_of
-from redpebble.lowering.images.image_code import ImageCode
-from redpebble.lowering.images.lines import CodeValues, joined_bytes
-from redpebble.lowering.images.stored_codes import Stored, source_of
-from redpebble.lowering.kernels.elementwise import ARITHMETIC
-from redpebble.lowering.kernels.kernel_form import activated, activation_key
-from redpebble.lowering.llvm.builder import (
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp
+from ...dialect.ops.images import Spread, spreads_of
+from ...kernels.tile_widths import PIXELS
+from ..kernels.elementwise import ARITHMETIC
+from ..kernels.kernel_form import activated, activation_key
+from ..llvm.builder import (
     BYTE,
     FLOAT_BYTES,
     I32,
@@ -28,10 +23,15 @@ from redpebble.lowering.llvm.builder import (
     float_at,
     i64,
 )
-from redpebble.lowering.llvm.call_tables import values_of_constant
-from redpebble.lowering.llvm.gather_scatter import splat_int
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
-from redpebble.lowering.quantized.rounding import Rounding
+from ..llvm.call_tables import values_of_constant
+from ..llvm.gather_scatter import splat_int
+from ..llvm.vectors import FLOAT, Lanes
+from ..quantized.rounding import Rounding
+from .code_tables import looking_up, packed_table, table_gains, table_of
+from .found_codes import words_of
+from .image_code import ImageCode
+from .lines import CodeValues, joined_bytes
+from .stored_codes import Stored, source_of
 
 
 def emit_chain(image: ImageCode, chain: Sequence[Operation]) -> None:

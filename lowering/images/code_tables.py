@@ -13,16 +13,16 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.activations import CODES, OF_FEW_INSTRUCTIONS
-from redpebble.dialect.ops.elementwise import ActivateOp, rounds_to_codes
-from redpebble.dialect.semantics.interpreter import evaluate
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.images.lines import LINE, load_line
-from redpebble.lowering.images.stored_codes import Stored
-from redpebble.lowering.llvm.builder import BYTE, I64, POINTER, Code, byte_at, counted_loop, i64
-from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.quantized.byte_lanes import LOOK_UP_IN_PAIRS
+from ...dialect.attributes.activations import CODES, OF_FEW_INSTRUCTIONS
+from ...dialect.ops.elementwise import ActivateOp, rounds_to_codes
+from ...dialect.semantics.interpreter import evaluate
+from ...kernels.tile_widths import PIXELS
+from ..cpu_target import CpuTarget
+from ..llvm.builder import BYTE, I64, POINTER, Code, byte_at, counted_loop, i64
+from ..llvm.intrinsics import call_intrinsic
+from ..quantized.byte_lanes import LOOK_UP_IN_PAIRS
+from .lines import LINE, load_line
+from .stored_codes import Stored
 
 
 def table_gains(chain: Sequence[Operation], target: CpuTarget) -> bool:

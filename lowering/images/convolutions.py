@@ -7,22 +7,22 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.families import is_dense
-from redpebble.kernels.formats import count_blocks
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images import packing
-from redpebble.lowering.images.geometry import Phases, Plane
-from redpebble.lowering.images.image_code import ImageCode
-from redpebble.lowering.images.layers import adding
-from redpebble.lowering.images.memory import View, needs_phases
-from redpebble.lowering.images.windows import WindowForm, Work, windows
-from redpebble.lowering.kernels.elementwise import activate
-from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.kernels.table import code_of, kernel_at
-from redpebble.lowering.llvm.builder import I64, POINTER, counted_loop, float_at, i64
+from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
+from ...dialect.tensors import shape_of
+from ...kernels.families import is_dense
+from ...kernels.formats import count_blocks
+from ...kernels.tile_widths import PIXELS
+from ..kernels.elementwise import activate
+from ..kernels.kernel_form import LinearForm
+from ..kernels.table import code_of, kernel_at
+from ..llvm.builder import I64, POINTER, counted_loop, float_at, i64
+from . import packing
+from .geometry import Phases, Plane
+from .image_code import ImageCode
+from .layers import adding
+from .memory import View, needs_phases
+from .windows import WindowForm, Work, windows
 
 CUT: Final = (count_blocks.FAMILY.name,)
 """Families whose kernels go on with the sums of another call."""

@@ -12,18 +12,18 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.images import QuantizedConv2dOp
-from redpebble.lowering.images import line_packing
-from redpebble.lowering.images.image_code import ImageCode
-from redpebble.lowering.images.lines import OUTSIDE_BYTES
-from redpebble.lowering.images.memory import padded_outputs
-from redpebble.lowering.images.stored_codes import Stored
-from redpebble.lowering.llvm.builder import BYTE, FLOAT_BYTES, I32, byte_at, counted_loop, i64
-from redpebble.lowering.quantized.byte_lanes import lookup_form
-from redpebble.lowering.quantized.found_codes import BOUNDS_BYTES, FoundCodes, find_codes
-from redpebble.lowering.quantized.rounding import CodeBounds
-from redpebble.lowering.quantized.step import weight_of
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.images import QuantizedConv2dOp
+from ..llvm.builder import BYTE, FLOAT_BYTES, I32, byte_at, counted_loop, i64
+from ..quantized.byte_lanes import lookup_form
+from ..quantized.found_codes import BOUNDS_BYTES, FoundCodes, find_codes
+from ..quantized.rounding import CodeBounds
+from ..quantized.step import weight_of
+from . import line_packing
+from .image_code import ImageCode
+from .lines import OUTSIDE_BYTES
+from .memory import padded_outputs
+from .stored_codes import Stored
 
 
 class CodeWords(NamedTuple):

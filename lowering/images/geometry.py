@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.window import Pair, WindowAttr
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp, image_shape
-from redpebble.kernels.tile_widths import PIXELS
+from ...dialect.attributes.window import Pair, WindowAttr
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp, image_shape
+from ...kernels.tile_widths import PIXELS
 
 NO_PIXEL: Final = -1
 """A position that is no pixel, in tables of positions."""

@@ -9,16 +9,16 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images import line_packing, packing
-from redpebble.lowering.images.lines import clearing_lines
-from redpebble.lowering.images.memory import ImageMemory, View
-from redpebble.lowering.images.movement import clearing, moving
-from redpebble.lowering.llvm.builder import BYTE, FLOAT_BYTES, I64, Code, byte_at, counted_loop, float_at, i64
-from redpebble.lowering.llvm.call_tables import ConstantTable, Packing
-from redpebble.lowering.llvm.vectors import FLOAT
-from redpebble.lowering.tiles.tile_loop import Sharing, emit_barrier
+from ...dialect.tensors import shape_of
+from ...kernels.tile_widths import PIXELS
+from ..llvm.builder import BYTE, FLOAT_BYTES, I64, Code, byte_at, counted_loop, float_at, i64
+from ..llvm.call_tables import ConstantTable, Packing
+from ..llvm.vectors import FLOAT
+from ..tiles.tile_loop import Sharing, emit_barrier
+from . import line_packing, packing
+from .lines import clearing_lines
+from .memory import ImageMemory, View
+from .movement import clearing, moving
 
 Each = Callable[[ir.Value], None]
 """Emits the work on a tile, or another item, by its number."""

@@ -6,20 +6,20 @@ from functools import partial, reduce
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.elementwise import BinaryOp
-from redpebble.dialect.ops.images import Pool2dOp, Resample2dOp, Spread, image_shape, spreads_of
-from redpebble.dialect.ops.movement import ConcatOp
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images import packing
-from redpebble.lowering.images.image_code import ImageCode
-from redpebble.lowering.images.memory import View
-from redpebble.lowering.images.movement import blending
-from redpebble.lowering.kernels.elementwise import BinaryForm, activate, binary
-from redpebble.lowering.kernels.kernel_form import activated, activation_key
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, Code, counted_loop, float_at, i64, reduce_loop
-from redpebble.lowering.llvm.call_tables import values_of_constant
-from redpebble.lowering.llvm.vectors import FLOAT
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.elementwise import BinaryOp
+from ...dialect.ops.images import Pool2dOp, Resample2dOp, Spread, image_shape, spreads_of
+from ...dialect.ops.movement import ConcatOp
+from ...kernels.tile_widths import PIXELS
+from ..kernels.elementwise import BinaryForm, activate, binary
+from ..kernels.kernel_form import activated, activation_key
+from ..llvm.builder import FLOAT_BYTES, I64, POINTER, Code, counted_loop, float_at, i64, reduce_loop
+from ..llvm.call_tables import values_of_constant
+from ..llvm.vectors import FLOAT
+from . import packing
+from .image_code import ImageCode
+from .memory import View
+from .movement import blending
 
 
 def emit_elementwise(image: ImageCode, function: ir.Function, operands: Sequence[SSAValue], result: SSAValue) -> None:

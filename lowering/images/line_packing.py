@@ -4,17 +4,17 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.images import QuantizedConv2dOp, WindowOp
-from redpebble.dialect.semantics.quantized import rounds_sums
-from redpebble.kernels import byte_quads
-from redpebble.kernels.byte_quads import QuadForm
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images.geometry import NO_PIXEL, Plane
-from redpebble.lowering.images.lines import OUTSIDE_BYTES
-from redpebble.lowering.images.packing import phase_positions
-from redpebble.lowering.quantized.rounding import CodeBounds
-from redpebble.lowering.quantized.step import bias_of, weight_of
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.images import QuantizedConv2dOp, WindowOp
+from ...dialect.semantics.quantized import rounds_sums
+from ...kernels import byte_quads
+from ...kernels.byte_quads import QuadForm
+from ...kernels.tile_widths import PIXELS
+from ..quantized.rounding import CodeBounds
+from ..quantized.step import bias_of, weight_of
+from .geometry import NO_PIXEL, Plane
+from .lines import OUTSIDE_BYTES
+from .packing import phase_positions
 
 Arrays = list[NDArray[np.generic]]
 

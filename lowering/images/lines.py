@@ -14,11 +14,10 @@ from typing import Final, Literal
 
 from llvmlite import ir
 
-from redpebble.kernels.byte_lookup import INDEX_OF_ZERO, QUARTER
-from redpebble.kernels.byte_quads import QUAD
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images.geometry import PhaseTap
-from redpebble.lowering.llvm.builder import (
+from ...kernels.byte_lookup import INDEX_OF_ZERO, QUARTER
+from ...kernels.byte_quads import QUAD
+from ...kernels.tile_widths import PIXELS
+from ..llvm.builder import (
     BYTE,
     I32,
     I64,
@@ -30,11 +29,12 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.gather_scatter import BIT, gather, load_ints, splat_int
-from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
-from redpebble.lowering.quantized.byte_lanes import LOOK_UP, PLACING
-from redpebble.lowering.quantized.rounding import Rounding
+from ..llvm.gather_scatter import BIT, gather, load_ints, splat_int
+from ..llvm.intrinsics import call_intrinsic
+from ..llvm.vectors import FLOAT, Lanes, int_constants
+from ..quantized.byte_lanes import LOOK_UP, PLACING
+from ..quantized.rounding import Rounding
+from .geometry import PhaseTap
 
 LINE: Final = ir.VectorType(BYTE, PIXELS)
 

@@ -8,20 +8,20 @@ from typing import Final, NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.window import Pair
-from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp, image_shape
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.byte_quads import QUAD
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
-from redpebble.lowering.images.geometry import Phases, Plane, planes_of, reads_all
-from redpebble.lowering.images.lines import OUTSIDE_BYTES
-from redpebble.lowering.images.stored_codes import StoredCodes
-from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
-from redpebble.lowering.quantized.found_codes import BOUNDS_BYTES
+from ...dialect.attributes.window import Pair
+from ...dialect.ops.image_network import ImageNetworkOp
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp, image_shape
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.ops.regions import YieldOp
+from ...dialect.tensors import shape_of
+from ...kernels.byte_quads import QUAD
+from ...kernels.tile_widths import PIXELS
+from ..buffer_packing import Lifetime, plan_offsets
+from ..llvm.builder import ALIGNMENT, FLOAT_BYTES
+from ..quantized.found_codes import BOUNDS_BYTES
+from .geometry import Phases, Plane, planes_of, reads_all
+from .lines import OUTSIDE_BYTES
+from .stored_codes import StoredCodes
 
 GUARD_BYTES: Final = ALIGNMENT
 """Bytes before and behind a buffer that may be read as part of a vector."""

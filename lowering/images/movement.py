@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, I64, POINTER, Code, counted_loop, float_at, i64
-from redpebble.lowering.llvm.gather_scatter import gather, load_ints, splat_int
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
+from ...kernels.tile_widths import PIXELS
+from ..llvm.builder import FLOAT_BYTES, I32, I64, POINTER, Code, counted_loop, float_at, i64
+from ..llvm.gather_scatter import gather, load_ints, splat_int
+from ..llvm.vectors import FLOAT, Lanes, int_constants
 
 
 def moving(code: Code, *, whole: bool) -> ir.Function:

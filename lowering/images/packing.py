@@ -6,18 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.family import LayerWeights
-from redpebble.kernels.formats.count_blocks import pack
-from redpebble.kernels.row_segments import FIRST, LAST, PackedBlocks
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images.geometry import NO_PIXEL, Phases, Plane
-from redpebble.lowering.images.windows import OUTSIDE_FLOATS
-from redpebble.lowering.kernels.kernel_form import layer_weights
-from redpebble.lowering.kernels.table import kernel_at
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
+from ...dialect.tensors import shape_of
+from ...kernels.family import LayerWeights
+from ...kernels.formats.count_blocks import pack
+from ...kernels.row_segments import FIRST, LAST, PackedBlocks
+from ...kernels.tile_widths import PIXELS
+from ...sparse.csr import CscMatrix
+from ..kernels.kernel_form import layer_weights
+from ..kernels.table import kernel_at
+from .geometry import NO_PIXEL, Phases, Plane
+from .windows import OUTSIDE_FLOATS
 
 Indices = NDArray[np.int64]
 

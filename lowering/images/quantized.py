@@ -10,30 +10,14 @@ from functools import partial
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.images import Pool2dOp, QuantizedConv2dOp, image_shape
-from redpebble.dialect.semantics.quantized import rounds_sums
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.byte_lookup import LookupForm
-from redpebble.kernels.byte_quads import COLUMNS, QUAD, block_quads
-from redpebble.kernels.byte_times import FORMS, SCATTERED
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images import line_packing, packing
-from redpebble.lowering.images.found_codes import CodeWords, outside_of, scaled_by_range, words_of
-from redpebble.lowering.images.geometry import Phases
-from redpebble.lowering.images.image_code import ImageCode
-from redpebble.lowering.images.lines import (
-    LineWindows,
-    copying_lines,
-    entering_lines,
-    leaving_lines,
-    line_windows,
-    lines_to_floats,
-    load_line,
-    rounding_pixels,
-)
-from redpebble.lowering.images.memory import OwnRows, View, needs_phases
-from redpebble.lowering.images.stored_codes import Stored
-from redpebble.lowering.llvm.builder import (
+from ...dialect.ops.images import Pool2dOp, QuantizedConv2dOp, image_shape
+from ...dialect.semantics.quantized import rounds_sums
+from ...dialect.tensors import shape_of
+from ...kernels.byte_lookup import LookupForm
+from ...kernels.byte_quads import COLUMNS, QUAD, block_quads
+from ...kernels.byte_times import FORMS, SCATTERED
+from ...kernels.tile_widths import PIXELS
+from ..llvm.builder import (
     BYTE,
     FLOAT_BYTES,
     I32,
@@ -46,12 +30,28 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import FLOAT, int_constants
-from redpebble.lowering.quantized.byte_lanes import multiplies_bytes
-from redpebble.lowering.quantized.lookup_layer import LayerEnd
-from redpebble.lowering.quantized.quad_layer import Blocks, quad_layer
-from redpebble.lowering.quantized.step import WIDE_LANES
+from ..llvm.intrinsics import call_intrinsic
+from ..llvm.vectors import FLOAT, int_constants
+from ..quantized.byte_lanes import multiplies_bytes
+from ..quantized.lookup_layer import LayerEnd
+from ..quantized.quad_layer import Blocks, quad_layer
+from ..quantized.step import WIDE_LANES
+from . import line_packing, packing
+from .found_codes import CodeWords, outside_of, scaled_by_range, words_of
+from .geometry import Phases
+from .image_code import ImageCode
+from .lines import (
+    LineWindows,
+    copying_lines,
+    entering_lines,
+    leaving_lines,
+    line_windows,
+    lines_to_floats,
+    load_line,
+    rounding_pixels,
+)
+from .memory import OwnRows, View, needs_phases
+from .stored_codes import Stored
 
 
 def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:

@@ -12,39 +12,39 @@ from typing import Final
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp, image_shape
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images import packing
-from redpebble.lowering.images.code_chains import emit_chain
-from redpebble.lowering.images.convolutions import emit_convolution, emit_depthwise, emit_pooling
-from redpebble.lowering.images.found_codes import emit_range
-from redpebble.lowering.images.geometry import reads_all
-from redpebble.lowering.images.image_code import ImageCode
-from redpebble.lowering.images.layers import (
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp
+from ...dialect.ops.image_network import ImageNetworkOp
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp, image_shape
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...kernels.tile_widths import PIXELS
+from ..kernels.elementwise import activate
+from ..llvm.builder import Code, counted_loop, float_at, i64
+from ..llvm.call_tables import ConstantTable
+from ..llvm.vectors import FLOAT
+from ..program import TiledRows, TileTime
+from ..tiles.tile_loop import Sharing
+from . import packing
+from .code_chains import emit_chain
+from .convolutions import emit_convolution, emit_depthwise, emit_pooling
+from .found_codes import emit_range
+from .geometry import reads_all
+from .image_code import ImageCode
+from .layers import (
     emit_arithmetic,
     emit_concat,
     emit_elementwise,
     emit_pooling_of_all,
     emit_resampling,
 )
-from redpebble.lowering.images.memory import ops_of, plan_images
-from redpebble.lowering.images.movement import moving
-from redpebble.lowering.images.quantized import (
+from .memory import ops_of, plan_images
+from .movement import moving
+from .quantized import (
     emit_code_mean,
     emit_code_pooling,
     emit_entrance,
     emit_exit,
     emit_quantized_convolution,
 )
-from redpebble.lowering.kernels.elementwise import activate
-from redpebble.lowering.llvm.builder import Code, counted_loop, float_at, i64
-from redpebble.lowering.llvm.call_tables import ConstantTable
-from redpebble.lowering.llvm.vectors import FLOAT
-from redpebble.lowering.program import TiledRows, TileTime
-from redpebble.lowering.tiles.tile_loop import Sharing
 
 SHARED_GAIN: Final = 0.95
 """Share of the work of an image that threads can do at the same time."""

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp, rounds_to_codes
-from redpebble.dialect.ops.images import Pool2dOp, QuantizedConv2dOp, image_shape
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.lowering.images.geometry import reads_all
+from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp, rounds_to_codes
+from ...dialect.ops.images import Pool2dOp, QuantizedConv2dOp, image_shape
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.ops.regions import YieldOp
+from .geometry import reads_all
 
 
 class Stored(NamedTuple):

@@ -13,13 +13,13 @@ from typing import Final, Literal
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images.geometry import PhaseTap
-from redpebble.lowering.kernels.kernel_form import activated, activation_key
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, Code, counted_loop, float_at, i64
-from redpebble.lowering.llvm.gather_scatter import BIT
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from ...dialect.attributes.activations import ActivationAttr
+from ...kernels.tile_widths import PIXELS
+from ..kernels.kernel_form import activated, activation_key
+from ..llvm.builder import FLOAT_BYTES, I64, POINTER, Code, counted_loop, float_at, i64
+from ..llvm.gather_scatter import BIT
+from ..llvm.vectors import FLOAT, Lanes
+from .geometry import PhaseTap
 
 Work = Literal["copy", "weigh", "largest", "mean"]
 

@@ -16,18 +16,18 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.kernels.byte_lookup import VECTOR
-from redpebble.kernels.formats.bfloat_pairs import MOST_INPUTS, STEP_INPUTS, TURNS
-from redpebble.kernels.formats.bfloat_pairs import WIDTHS as COLUMNS
-from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, Vectors
-from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.llvm.builder import Code
-from redpebble.lowering.llvm.flow import call, fold, loop, room
-from redpebble.lowering.llvm.gather_scatter import splat_int
-from redpebble.lowering.llvm.interleaving import interleaved
-from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.values import ALIGNMENT, BYTE, FLOAT_BYTES, I16, I32, I64, Bytes, Floats, Ints, Number
-from redpebble.lowering.llvm.vectors import int_constants
+from ...kernels.byte_lookup import VECTOR
+from ...kernels.formats.bfloat_pairs import MOST_INPUTS, STEP_INPUTS, TURNS
+from ...kernels.formats.bfloat_pairs import WIDTHS as COLUMNS
+from ..llvm.builder import Code
+from ..llvm.flow import call, fold, loop, room
+from ..llvm.gather_scatter import splat_int
+from ..llvm.interleaving import interleaved
+from ..llvm.intrinsics import call_intrinsic
+from ..llvm.values import ALIGNMENT, BYTE, FLOAT_BYTES, I16, I32, I64, Bytes, Floats, Ints, Number
+from ..llvm.vectors import int_constants
+from .block_loop import BlockKernel, GroupWork, RowGroups, Vectors
+from .kernel_form import LinearForm
 
 BLOCK_BYTES: Final = 12
 

@@ -17,14 +17,14 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
-from redpebble.kernels.row_segments import FETCH_OUTPUTS, FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD
-from redpebble.lowering.kernels.elementwise import activate
-from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key
-from redpebble.lowering.llvm.builder import Code, column_chunks
-from redpebble.lowering.llvm.flow import Blocks, call, either, updated, when
-from redpebble.lowering.llvm.values import ALIGNMENT, FLOAT_BYTES, Floats, Ints, Number, Shorts
-from redpebble.lowering.llvm.vectors import Lanes
+from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
+from ...kernels.row_segments import FETCH_OUTPUTS, FETCH_STREAMS, FIRST, LAST, OFFSET_UNIT, RECORDS_AHEAD
+from ..llvm.builder import Code, column_chunks
+from ..llvm.flow import Blocks, call, either, updated, when
+from ..llvm.values import ALIGNMENT, FLOAT_BYTES, Floats, Ints, Number, Shorts
+from ..llvm.vectors import Lanes
+from .elementwise import activate
+from .kernel_form import LinearForm, activated, activation_key
 
 BLOCK_BYTES = 8
 
@@ -47,7 +47,7 @@ class Chunk:
 
 
 class Streams(NamedTuple):
-    """Where a group begins: its record, its weights and its offsets."""
+    """The begin of a group: its record, its weights and its offsets."""
 
     record: Ints
     weights: Floats

@@ -17,12 +17,12 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.kernels.formats.count_blocks import MOST_CONNECTIONS, ROWS
-from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, Vectors
-from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.llvm.builder import Code
-from redpebble.lowering.llvm.flow import Blocks
-from redpebble.lowering.llvm.values import FLOAT_BYTES, I32, Ints
+from ...kernels.formats.count_blocks import MOST_CONNECTIONS, ROWS
+from ..llvm.builder import Code
+from ..llvm.flow import Blocks
+from ..llvm.values import FLOAT_BYTES, I32, Ints
+from .block_loop import BlockKernel, GroupWork, RowGroups, Vectors
+from .kernel_form import LinearForm
 
 MOST_VECTORS: Final = 4
 """Vectors of columns a row has at once: the sums of two rows, a weight and an operand fit 16 registers."""

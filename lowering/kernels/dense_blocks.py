@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.kernels.formats.dense_outputs import PANEL, VECTORS
-from redpebble.lowering.llvm.builder import (
+from ...kernels.formats.dense_outputs import PANEL, VECTORS
+from ..llvm.builder import (
     ALIGNMENT,
     FLOAT_BYTES,
     I64,
@@ -29,8 +29,8 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.vectors import FLOAT
+from ..llvm.prefetch import fetch_lines
+from ..llvm.vectors import FLOAT
 
 UNROLL: Final = 2
 """Inputs in one pass of the innermost loop."""

@@ -12,10 +12,14 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.kernels.formats.dense_outputs import BULK_ROWS, GROUP, PANEL, VECTORS
-from redpebble.kernels.tile_widths import TILE_WIDTHS
-from redpebble.lowering.kernels.dense_blocks import (
+from ...dialect.attributes.activations import ActivationAttr
+from ...kernels.formats.dense_outputs import BULK_ROWS, GROUP, PANEL, VECTORS
+from ...kernels.tile_widths import TILE_WIDTHS
+from ..llvm.builder import ALIGNMENT, I64, POINTER, Code, counted_loop, float_at, i64
+from ..llvm.strided import Strided, StridedMap, emit_strided
+from ..llvm.transposition import rows_to_columns
+from ..llvm.vectors import FLOAT
+from .dense_blocks import (
     UNROLL,
     BlockForm,
     Rows,
@@ -23,11 +27,7 @@ from redpebble.lowering.kernels.dense_blocks import (
     dense_input,
     panels_at_once,
 )
-from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key
-from redpebble.lowering.llvm.builder import ALIGNMENT, I64, POINTER, Code, counted_loop, float_at, i64
-from redpebble.lowering.llvm.strided import Strided, StridedMap, emit_strided
-from redpebble.lowering.llvm.transposition import rows_to_columns
-from redpebble.lowering.llvm.vectors import FLOAT
+from .kernel_form import LinearForm, activated, activation_key
 
 PANELS_AT_ONCE: Final = GROUP // PANEL
 """Panels in work at a time."""

@@ -16,12 +16,12 @@ from typing import Final, Literal, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.lowering.kernels.kernel_form import activated, activation_key
-from redpebble.lowering.llvm.builder import Code
-from redpebble.lowering.llvm.flow import loop
-from redpebble.lowering.llvm.values import FLOAT_BYTES, Floats, Number
-from redpebble.lowering.llvm.vectors import Lanes
+from ...dialect.attributes.activations import ActivationAttr
+from ..llvm.builder import Code
+from ..llvm.flow import loop
+from ..llvm.values import FLOAT_BYTES, Floats, Number
+from ..llvm.vectors import Lanes
+from .kernel_form import activated, activation_key
 
 Operand = Literal["tile", "one_row", "per_feature", "first_column", "one_value"]
 """Layout of an operand, read for feature k and column t: [k][t], [0][t], [k], [k][0], or [0]."""

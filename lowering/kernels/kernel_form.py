@@ -8,11 +8,11 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.constants import SparseConstantOp, constant_array
-from redpebble.kernels.family import LayerWeights
-from redpebble.lowering.llvm.activations import emit_activation
-from redpebble.lowering.llvm.vectors import Lanes
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.constants import SparseConstantOp, constant_array
+from ...kernels.family import LayerWeights
+from ..llvm.activations import emit_activation
+from ..llvm.vectors import Lanes
 
 OUTPUT_PADDING = 8
 """Feature-major buffers have room for this many more rows, so that kernels may write whole groups of rows."""

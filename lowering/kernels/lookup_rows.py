@@ -24,12 +24,10 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.kernels.formats.lookup_rows import AT_ONCE, PASS_ROWS
-from redpebble.kernels.formats.permute_lookup import FIELD_BITS, UNIT
-from redpebble.kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
-from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key
-from redpebble.lowering.kernels.permute_lookup import HEAD_WORDS, copy_with_transposed
-from redpebble.lowering.llvm.builder import (
+from ...kernels.formats.lookup_rows import AT_ONCE, PASS_ROWS
+from ...kernels.formats.permute_lookup import FIELD_BITS, UNIT
+from ...kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
+from ..llvm.builder import (
     ALIGNMENT,
     FLOAT_BYTES,
     I32,
@@ -42,8 +40,10 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.gather_scatter import gather, load_ints, splat_int
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from ..llvm.gather_scatter import gather, load_ints, splat_int
+from ..llvm.vectors import FLOAT, Lanes
+from .kernel_form import LinearForm, activated, activation_key
+from .permute_lookup import HEAD_WORDS, copy_with_transposed
 
 LEAST_AT_ONCE: Final = 2
 """Rows of the smallest block; one row alone is computed twice."""

@@ -16,12 +16,12 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.kernels.formats.narrow_blocks import GROUP_ROWS, STEPS
-from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, Vectors
-from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.llvm.builder import Code
-from redpebble.lowering.llvm.flow import Blocks, select
-from redpebble.lowering.llvm.values import ALIGNMENT, FLOAT_BYTES, I32, Floats, Longs, Number, Shorts
+from ...kernels.formats.narrow_blocks import GROUP_ROWS, STEPS
+from ..llvm.builder import Code
+from ..llvm.flow import Blocks, select
+from ..llvm.values import ALIGNMENT, FLOAT_BYTES, I32, Floats, Longs, Number, Shorts
+from .block_loop import BlockKernel, GroupWork, RowGroups, Vectors
+from .kernel_form import LinearForm
 
 MOST_VECTORS: Final = 2
 """Vectors of columns a row has at once: the sums of four rows, their weights and operands fit 16 registers."""

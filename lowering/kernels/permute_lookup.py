@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.kernels.formats.permute_lookup import FIELD_BITS, UNIT
-from redpebble.kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
-from redpebble.lowering.kernels.kernel_form import LinearForm, activated
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
-from redpebble.lowering.llvm.gather_scatter import gather, load_ints, scatter_rows, splat_int
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
+from ...kernels.formats.permute_lookup import FIELD_BITS, UNIT
+from ...kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
+from ..llvm.builder import I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
+from ..llvm.gather_scatter import gather, load_ints, scatter_rows, splat_int
+from ..llvm.vectors import FLOAT, Lanes, int_constants
+from .kernel_form import LinearForm, activated
 
 HEAD_WORDS = 2 * PANEL_ROWS
 """The biases and the numbers of a panel's rows."""

@@ -19,14 +19,14 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.kernels.formats.row_panels import READ_AHEAD, SECTIONS, Section
-from redpebble.kernels.row_segments import OFFSET_UNIT
-from redpebble.lowering.kernels.kernel_form import LinearForm, activated, activation_key
-from redpebble.lowering.llvm.builder import Code, ColumnChunk
-from redpebble.lowering.llvm.flow import call, fold
-from redpebble.lowering.llvm.values import FLOAT_BYTES, Floats, Ints, Number
-from redpebble.lowering.llvm.vectors import Lanes
+from ...dialect.attributes.activations import ActivationAttr
+from ...kernels.formats.row_panels import READ_AHEAD, SECTIONS, Section
+from ...kernels.row_segments import OFFSET_UNIT
+from ..llvm.builder import Code, ColumnChunk
+from ..llvm.flow import call, fold
+from ..llvm.values import FLOAT_BYTES, Floats, Ints, Number
+from ..llvm.vectors import Lanes
+from .kernel_form import LinearForm, activated, activation_key
 
 LINE_FLOATS = 16
 
@@ -58,7 +58,7 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
 
 
 class _Place(NamedTuple):
-    """Where a panel begins: its record, its inputs and its weights."""
+    """The begin of a panel: its record, its inputs and its weights."""
 
     record: Ints
     inputs: Ints

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from redpebble.lowering.kernels.kernel_form import LinearForm, activated
-from redpebble.lowering.llvm.builder import Code, column_chunks
-from redpebble.lowering.llvm.flow import fold, loop
-from redpebble.lowering.llvm.values import Floats, Ints, Longs, Number
+from ..llvm.builder import Code, column_chunks
+from ..llvm.flow import fold, loop
+from ..llvm.values import Floats, Ints, Longs, Number
+from .kernel_form import LinearForm, activated
 
 MOST_SUMS = 8
 """Vectors of sums held at once: they and an operand must fit the 16 registers of AVX2 and SSE."""

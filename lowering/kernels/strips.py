@@ -26,12 +26,12 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.kernels.formats.strips import HEADER, SHARINGS, STRIP_ROWS
-from redpebble.lowering.kernels.block_loop import BlockKernel, GroupWork, RowGroups, Vectors
-from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.llvm.builder import Code
-from redpebble.lowering.llvm.flow import fold, loop
-from redpebble.lowering.llvm.values import ALIGNMENT, Floats, Number, Shorts
+from ...kernels.formats.strips import HEADER, SHARINGS, STRIP_ROWS
+from ..llvm.builder import Code
+from ..llvm.flow import fold, loop
+from ..llvm.values import ALIGNMENT, Floats, Number, Shorts
+from .block_loop import BlockKernel, GroupWork, RowGroups, Vectors
+from .kernel_form import LinearForm
 
 SHORT_BYTES: Final = 2
 

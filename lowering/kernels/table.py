@@ -5,11 +5,11 @@ from typing import NamedTuple, Protocol, cast
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.kernels.families import FAMILIES
-from redpebble.kernels.family import KernelFamily
-from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.llvm.builder import Code
+from ...dialect.attributes.kernels import KernelAttr
+from ...kernels.families import FAMILIES
+from ...kernels.family import KernelFamily
+from ..llvm.builder import Code
+from .kernel_form import LinearForm
 
 
 class KernelCode(Protocol):

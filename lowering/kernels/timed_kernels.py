@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.kernels.families import FAMILIES
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.kernel_form import LinearForm
-from redpebble.lowering.kernels.table import code_of
-from redpebble.lowering.llvm.builder import I64, POINTER, Code, counted_loop, i64
+from ...kernels.families import FAMILIES
+from ..cpu_target import CpuTarget
+from ..llvm.builder import I64, POINTER, Code, counted_loop, i64
+from .kernel_form import LinearForm
+from .table import code_of
 
 
 class RepeatedKernel(NamedTuple):

@@ -6,10 +6,10 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import CODES
-from redpebble.lowering.llvm.quotients import HALVES, rounded_quotient
-from redpebble.lowering.llvm.transcendental import erf, exp, expm1, gate, log, sigmoid, softplus, tanh
-from redpebble.lowering.llvm.vectors import Lanes
+from ...dialect.attributes.activations import CODES
+from .quotients import HALVES, rounded_quotient
+from .transcendental import erf, exp, expm1, gate, log, sigmoid, softplus, tanh
+from .vectors import Lanes
 
 SQRT_HALF: Final = 0.7071067811865476
 SQRT_8_BY_PI: Final = 1.5957691216057308

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.values import ALIGNMENT as ALIGNMENT
-from redpebble.lowering.llvm.values import BYTE, FLOAT, I64, VOID, Value, i64
-from redpebble.lowering.llvm.values import FLOAT_BYTES as FLOAT_BYTES
-from redpebble.lowering.llvm.values import I32 as I32
-from redpebble.lowering.llvm.values import POINTER as POINTER
-from redpebble.lowering.llvm.vectors import Lanes
+from ..cpu_target import CpuTarget
+from .values import ALIGNMENT as ALIGNMENT
+from .values import BYTE, FLOAT, I64, VOID, Value, i64
+from .values import FLOAT_BYTES as FLOAT_BYTES
+from .values import I32 as I32
+from .values import POINTER as POINTER
+from .vectors import Lanes
 
 Body = Callable[[ir.IRBuilder, Sequence[ir.Argument]], None]
 

@@ -9,10 +9,10 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.foundation.threads import in_threads
-from redpebble.lowering.llvm.builder import I64, POINTER, entry_of, i64
+from ...dialect.ops.constants import constant_array
+from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ...foundation.threads import in_threads
+from .builder import I64, POINTER, entry_of, i64
 
 VECTOR_ROOM = 16
 """Floats of the widest vector."""

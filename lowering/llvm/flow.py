@@ -10,8 +10,8 @@ from typing import TypeVar, cast, overload
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import counted_loop, reduce_loop
-from redpebble.lowering.llvm.values import ALIGNMENT, BYTE, Bytes, Number, Truth, Value, i64, operands
+from .builder import counted_loop, reduce_loop
+from .values import ALIGNMENT, BYTE, Bytes, Number, Truth, Value, i64, operands
 
 State = TypeVar("State")
 

@@ -6,9 +6,9 @@ scatter  y[r0] = v0, ..., where r >= 0    vscatterdps under a mask
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import I32, POINTER, VOID, float_at
-from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import Lanes
+from .builder import I32, POINTER, VOID, float_at
+from .intrinsics import call_intrinsic
+from .vectors import Lanes
 
 BIT = ir.IntType(1)
 

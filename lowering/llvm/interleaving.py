@@ -2,8 +2,8 @@
 
 from llvmlite import ir
 
-from redpebble.kernels.byte_lookup import QUARTER, VECTOR
-from redpebble.lowering.llvm.vectors import int_constants
+from ...kernels.byte_lookup import QUARTER, VECTOR
+from .vectors import int_constants
 
 
 def interleaved(builder: ir.IRBuilder, one: ir.Value, other: ir.Value, size: int, high: bool) -> ir.Value:

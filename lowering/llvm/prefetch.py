@@ -2,8 +2,8 @@
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import ALIGNMENT, I32, POINTER, VOID, byte_at, i64
-from redpebble.lowering.llvm.intrinsics import intrinsic
+from .builder import ALIGNMENT, I32, POINTER, VOID, byte_at, i64
+from .intrinsics import intrinsic
 
 
 def fetch_lines(builder: ir.IRBuilder, address: ir.Value, lines: int) -> None:

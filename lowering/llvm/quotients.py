@@ -5,7 +5,7 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.vectors import Lanes, Operand
+from .vectors import Lanes, Operand
 
 HALVES: Final = 12582912.0
 """1.5 * 2^23: what is added to a float of up to 22 bits rounds it to an integer, which its last bits are then."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import (
+from .builder import (
     FLOAT_BYTES,
     I32,
     I64,
@@ -30,8 +30,8 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.transcendental import exp, log
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
+from .transcendental import exp, log
+from .vectors import FLOAT, Lanes, int_constants
 
 Step = Callable[[ir.Value, ir.Value, int], ir.Value]
 """(sum so far, value, index of the vector) -> next sum, or (value, feature, index of the vector) -> result."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, Code, counted_loop, float_at, i64
-from redpebble.lowering.llvm.vectors import Lanes
+from .builder import FLOAT_BYTES, Code, counted_loop, float_at, i64
+from .vectors import Lanes
 
 Combine = Callable[[Lanes, Sequence[ir.Value]], ir.Value]
 

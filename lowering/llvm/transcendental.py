@@ -21,7 +21,7 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.vectors import Lanes
+from .vectors import Lanes
 
 LOG2_E: Final = 1.4426950408889634
 LN2: Final = 0.6931471805599453

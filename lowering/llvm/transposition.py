@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import (
+from .builder import (
     ALIGNMENT,
     FLOAT_BYTES,
     I32,
@@ -36,8 +36,8 @@ from redpebble.lowering.llvm.builder import (
     float_at,
     i64,
 )
-from redpebble.lowering.llvm.strided import emit_copy
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
+from .strided import emit_copy
+from .vectors import FLOAT, Lanes, int_constants
 
 ARGUMENTS = (POINTER, POINTER, I64, I64, I64, I64)
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.intrinsics import intrinsic
+from .intrinsics import intrinsic
 
 POINTER = ir.PointerType()
 I1 = ir.IntType(1)

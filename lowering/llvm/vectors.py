@@ -18,9 +18,9 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.values import FLOAT, FLOAT_BYTES, Floats, unwrapped
+from ..cpu_target import CpuTarget
+from .intrinsics import call_intrinsic
+from .values import FLOAT, FLOAT_BYTES, Floats, unwrapped
 
 Operand: TypeAlias = ir.Value | float
 """A vector value, or a number that stands for a vector of it."""

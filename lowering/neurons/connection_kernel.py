@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.lowering.kernels.kernel_form import activated, activation_key
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, Code, column_chunks, float_at, i64, reduce_loop
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
-from redpebble.lowering.neurons.connection_stream import (
+from ...dialect.attributes.activations import ActivationAttr
+from ..kernels.kernel_form import activated, activation_key
+from ..llvm.builder import I32, I64, POINTER, Code, column_chunks, float_at, i64, reduce_loop
+from ..llvm.vectors import FLOAT, Lanes
+from .connection_stream import (
     ACTIVATE_FIRST,
     END,
     ENTRY_WORDS,

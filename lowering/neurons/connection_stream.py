@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.memory_steps import ACTIVATE, CONNECT, LOAD_BIAS, LOAD_ROW, STORE_ROW
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.tensors import indices_of, shape_of
+from ...dialect.attributes.memory_steps import ACTIVATE, CONNECT, LOAD_BIAS, LOAD_ROW, STORE_ROW
+from ...dialect.ops.network import NetworkOp
+from ...dialect.tensors import indices_of, shape_of
 
 END: Final = 0
 LOAD_BIASES: Final = 1

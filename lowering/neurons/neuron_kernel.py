@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.depth_first_order import Transposed
-from redpebble.lowering.kernels.kernel_form import activated
-from redpebble.lowering.llvm.builder import (
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.attributes.depth_first_order import Transposed
+from ...sparse.neuron_graph import NEIGHBOURS
+from ..kernels.kernel_form import activated
+from ..llvm.builder import (
     ALIGNMENT,
     FLOAT_BYTES,
     I32,
@@ -33,13 +34,12 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.transposition import BatchRows, transpose_into_columns, transpose_into_rows
-from redpebble.lowering.llvm.values import I16
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
-from redpebble.lowering.neurons.connection_kernel import MOST_VECTORS, NetworkForm
-from redpebble.lowering.neurons.neuron_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TRANSPOSE_WORDS
-from redpebble.sparse.neuron_graph import NEIGHBOURS
+from ..llvm.prefetch import fetch_lines
+from ..llvm.transposition import BatchRows, transpose_into_columns, transpose_into_rows
+from ..llvm.values import I16
+from ..llvm.vectors import FLOAT, Lanes
+from .connection_kernel import MOST_VECTORS, NetworkForm
+from .neuron_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TRANSPOSE_WORDS
 
 STEPS = 4
 """Connections of one step of the unrolled loop, for which one line of the stream is fetched."""

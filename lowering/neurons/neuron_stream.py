@@ -14,16 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.depth_first_order import (
+from ...dialect.attributes.depth_first_order import (
     DepthFirstOrderAttr,
     Lifetimes,
     Transposed,
     lifetimes_of,
 )
-from redpebble.dialect.attributes.weighted_graph import WeightedGraph
-from redpebble.dialect.tensors import indices_of
-from redpebble.sparse.csr import Indices
-from redpebble.sparse.neuron_graph import NEIGHBOURS, NeuronGraph
+from ...dialect.attributes.weighted_graph import WeightedGraph
+from ...dialect.tensors import indices_of
+from ...sparse.csr import Indices
+from ...sparse.neuron_graph import NEIGHBOURS, NeuronGraph
 
 HEAD_WORDS = 4
 MOVE_WORDS = 3

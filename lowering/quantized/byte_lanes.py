@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redpebble.kernels.byte_lookup import QUARTER, VECTOR, LookupForm
-from redpebble.kernels.byte_quads import QUAD
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.builder import I32, I64, byte_at, i64
-from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import int_constants
+from ...kernels.byte_lookup import QUARTER, VECTOR, LookupForm
+from ...kernels.byte_quads import QUAD
+from ..cpu_target import CpuTarget
+from ..llvm.builder import I32, I64, byte_at, i64
+from ..llvm.intrinsics import call_intrinsic
+from ..llvm.vectors import int_constants
 
 BYTE, WORD = ir.IntType(8), ir.IntType(16)
 

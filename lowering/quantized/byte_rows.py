@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.kernels.byte_lookup import VECTOR
-from redpebble.lowering.llvm.builder import BYTE, I64, POINTER, Code, byte_at, counted_loop, float_at, i64
-from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import Lanes, int_constants
-from redpebble.lowering.quantized.byte_lanes import PLACING
-from redpebble.lowering.quantized.rounding import Rounding
+from ...kernels.byte_lookup import VECTOR
+from ..llvm.builder import BYTE, I64, POINTER, Code, byte_at, counted_loop, float_at, i64
+from ..llvm.intrinsics import call_intrinsic
+from ..llvm.vectors import Lanes, int_constants
+from .byte_lanes import PLACING
+from .rounding import Rounding
 
 SIGN: Final = 0x80
 """The bit by which codes of both kinds differ."""

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import (
+from ..llvm.builder import (
     FLOAT_BYTES,
     I32,
     I64,
@@ -22,8 +22,8 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.quotients import HALVES
-from redpebble.lowering.llvm.vectors import Lanes
+from ..llvm.quotients import HALVES
+from ..llvm.vectors import Lanes
 
 BOUNDS_BYTES: Final = 64
 """Bytes that the words of `CodeBounds` take at most."""

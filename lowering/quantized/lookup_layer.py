@@ -16,13 +16,13 @@ from typing import Final, Literal, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.kernels.byte_lookup import VECTOR, LookupForm
-from redpebble.kernels.byte_times import WINDOWS
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.kernels.kernel_form import activated, activation_key
-from redpebble.lowering.llvm.builder import (
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.attributes.kernels import KernelAttr
+from ...kernels.byte_lookup import VECTOR, LookupForm
+from ...kernels.byte_times import WINDOWS
+from ..cpu_target import CpuTarget
+from ..kernels.kernel_form import activated, activation_key
+from ..llvm.builder import (
     FLOAT_BYTES,
     I32,
     I64,
@@ -35,10 +35,10 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.vectors import Lanes, int_constants
-from redpebble.lowering.quantized.byte_lanes import ByteLanes
-from redpebble.lowering.quantized.byte_rows import Strided, other_kind, store_first
-from redpebble.lowering.quantized.rounding import Rounding
+from ..llvm.vectors import Lanes, int_constants
+from .byte_lanes import ByteLanes
+from .byte_rows import Strided, other_kind, store_first
+from .rounding import Rounding
 
 ROW_COUNTS: Final = (16, 8, 4, 2, 1)
 """Rows that a kernel does at once: their sums, and what a step reads, fit the registers."""

@@ -15,10 +15,10 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.kernels.byte_lookup import QUARTER
-from redpebble.kernels.byte_quads import COLUMNS, QUAD
-from redpebble.lowering.kernels.kernel_form import activated
-from redpebble.lowering.llvm.builder import (
+from ...kernels.byte_lookup import QUARTER
+from ...kernels.byte_quads import COLUMNS, QUAD
+from ..kernels.kernel_form import activated
+from ..llvm.builder import (
     BYTE,
     FLOAT_BYTES,
     I32,
@@ -30,13 +30,13 @@ from redpebble.lowering.llvm.builder import (
     float_at,
     i64,
 )
-from redpebble.lowering.llvm.interleaving import interleaved
-from redpebble.lowering.llvm.intrinsics import call_intrinsic
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes, int_constants
-from redpebble.lowering.quantized.byte_lanes import WORD
-from redpebble.lowering.quantized.byte_rows import other_kind
-from redpebble.lowering.quantized.lookup_layer import LayerEnd
-from redpebble.lowering.quantized.rounding import Rounding
+from ..llvm.interleaving import interleaved
+from ..llvm.intrinsics import call_intrinsic
+from ..llvm.vectors import FLOAT, Lanes, int_constants
+from .byte_lanes import WORD
+from .byte_rows import other_kind
+from .lookup_layer import LayerEnd
+from .rounding import Rounding
 
 LINE_BYTES: Final = FLOAT_BYTES * COLUMNS
 """Bytes of the words of a quad, and of the sums of an output."""

@@ -20,9 +20,9 @@ from typing import Final, NamedTuple
 
 from llvmlite import ir
 
-from redpebble.kernels.byte_lookup import LookupForm
-from redpebble.kernels.byte_quads import COLUMNS, QUAD, QuadForm
-from redpebble.lowering.llvm.builder import (
+from ...kernels.byte_lookup import LookupForm
+from ...kernels.byte_quads import COLUMNS, QUAD, QuadForm
+from ..llvm.builder import (
     FLOAT_BYTES,
     I32,
     I64,
@@ -33,10 +33,10 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.vectors import Lanes, int_constants
-from redpebble.lowering.quantized.byte_lanes import BYTE, WORD, ByteLanes
-from redpebble.lowering.quantized.lookup_layer import LayerEnd
-from redpebble.lowering.quantized.quad_ends import LINE_BYTES, QuadEnd, unpacked
+from ..llvm.vectors import Lanes, int_constants
+from .byte_lanes import BYTE, WORD, ByteLanes
+from .lookup_layer import LayerEnd
+from .quad_ends import LINE_BYTES, QuadEnd, unpacked
 
 OFFSET_TYPE_BYTES: Final = 2
 

@@ -7,10 +7,10 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I32, byte_at, i64
-from redpebble.lowering.llvm.quotients import HALVES, rounded_quotient
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from ...dialect.attributes.codes import CodesAttr
+from ..llvm.builder import FLOAT_BYTES, I32, byte_at, i64
+from ..llvm.quotients import HALVES, rounded_quotient
+from ..llvm.vectors import FLOAT, Lanes
 
 HALVES_BITS: Final = 0x4B400000
 

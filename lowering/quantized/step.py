@@ -14,35 +14,35 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import constant_array, constant_matrix
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
-from redpebble.dialect.semantics.quantized import rounds_sums
-from redpebble.dialect.symbolic_sizes import Size, product
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels import byte_lookup, byte_quads
-from redpebble.kernels.byte_lookup import VECTOR, LookupForm, by_length, by_length_in_vectors
-from redpebble.kernels.byte_quads import COLUMNS, QUAD, QuadForm, block_quads
-from redpebble.kernels.byte_times import FORMS, WINDOWS
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.builder import (
+from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.constants import constant_array, constant_matrix
+from ...dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from ...dialect.semantics.quantized import rounds_sums
+from ...dialect.symbolic_sizes import Size, product
+from ...dialect.tensors import shape_of
+from ...kernels import byte_lookup, byte_quads
+from ...kernels.byte_lookup import VECTOR, LookupForm, by_length, by_length_in_vectors
+from ...kernels.byte_quads import COLUMNS, QUAD, QuadForm, block_quads
+from ...kernels.byte_times import FORMS, WINDOWS
+from ...sparse.csr import CscMatrix, Indices
+from ..cpu_target import CpuTarget
+from ..llvm.builder import (
     FLOAT_BYTES,
     Code,
     byte_at,
     counted_loop,
     i64,
 )
-from redpebble.lowering.llvm.call_tables import ConstantTable, Packing, SizeTable
-from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_columns
-from redpebble.lowering.program import TiledRows, TileTime
-from redpebble.lowering.quantized.byte_lanes import lookup_form, multiplies_bytes
-from redpebble.lowering.quantized.byte_rows import Strided, copy_codes, placed_codes, quantizing
-from redpebble.lowering.quantized.found_codes import FoundCodes, find_codes, found_bytes
-from redpebble.lowering.quantized.lookup_layer import LayerEnd, lookup_layer
-from redpebble.lowering.quantized.quad_ends import lines_to_words, words_to_lines
-from redpebble.lowering.quantized.quad_layer import Blocks, quad_layer
-from redpebble.lowering.quantized.rounding import WORDS, CodeBounds
-from redpebble.sparse.csr import CscMatrix, Indices
+from ..llvm.call_tables import ConstantTable, Packing, SizeTable
+from ..llvm.transposition import columns_to_rows, rows_to_columns
+from ..program import TiledRows, TileTime
+from .byte_lanes import lookup_form, multiplies_bytes
+from .byte_rows import Strided, copy_codes, placed_codes, quantizing
+from .found_codes import FoundCodes, find_codes, found_bytes
+from .lookup_layer import LayerEnd, lookup_layer
+from .quad_ends import lines_to_words, words_to_lines
+from .quad_layer import Blocks, quad_layer
+from .rounding import WORDS, CodeBounds
 
 MOST_ROWS: Final = 64
 """Rows that go through the layers together: what they read of a layer is read once for all of them."""

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from redpebble.dialect.ops.layers import BatchMatmulTransposeBOp
-from redpebble.dialect.symbolic_sizes import product
-from redpebble.dialect.tensors import shape_of
-from redpebble.lowering.attention.form import ROWS
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.builder import (
+from ...dialect.ops.layers import BatchMatmulTransposeBOp
+from ...dialect.symbolic_sizes import product
+from ...dialect.tensors import shape_of
+from ..attention.form import ROWS
+from ..cpu_target import CpuTarget
+from ..llvm.builder import (
     FLOAT_BYTES,
     I32,
     I64,
@@ -30,10 +30,10 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.transposition import rows_to_columns
-from redpebble.lowering.llvm.vectors import FLOAT, int_constants
-from redpebble.lowering.program import TiledRows, TileTime
-from redpebble.lowering.tiles.row_major import RowMajorStep
+from ..llvm.transposition import rows_to_columns
+from ..llvm.vectors import FLOAT, int_constants
+from ..program import TiledRows, TileTime
+from .row_major import RowMajorStep
 
 VECTORS = 2
 """Vectors of rows of y in registers."""

@@ -8,13 +8,13 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.layers import LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
-from redpebble.lowering.llvm.builder import Code, i64
-from redpebble.lowering.llvm.call_tables import with_room
-from redpebble.lowering.llvm.reductions import ColumnForm, column_parts, layer_norm, rms_norm
-from redpebble.lowering.tiles.thread_shares import Cut
-from redpebble.lowering.tiles.tile_code import TileCode
-from redpebble.lowering.tiles.tile_memory import features_of
+from ...dialect.ops.layers import LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from ..llvm.builder import Code, i64
+from ..llvm.call_tables import with_room
+from ..llvm.reductions import ColumnForm, column_parts, layer_norm, rms_norm
+from .thread_shares import Cut
+from .tile_code import TileCode
+from .tile_memory import features_of
 
 ColumnKernel = Callable[[ColumnForm], ir.Function]
 """Returns `void (columns, parameters..., result, features)` for some of the columns of a tile."""

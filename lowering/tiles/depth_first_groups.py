@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr, Transposed
-from redpebble.dialect.attributes.weighted_graph import WeightedGraph
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.tile_chain import chain_of, weighted_graph_of
+from ...dialect.attributes.depth_first_order import DepthFirstOrderAttr, Transposed
+from ...dialect.attributes.weighted_graph import WeightedGraph
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.ops.tile_chain import chain_of, weighted_graph_of
 
 
 class LayerGroup(NamedTuple):

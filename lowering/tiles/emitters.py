@@ -5,17 +5,17 @@ from typing import Any, Final
 
 from xdsl.ir import Operation
 
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.foundation.extensible_table import ExtensibleTable
-from redpebble.lowering.llvm.reductions import log_softmax, reduce_mean, softmax
-from redpebble.lowering.tiles.column_emitters import emit_layer_norm, emit_plain, emit_rms_norm
-from redpebble.lowering.tiles.feature_emitters import emit_activate, emit_binary, emit_concat, emit_split
-from redpebble.lowering.tiles.layer_emitters import emit_linear, emit_network
-from redpebble.lowering.tiles.thread_shares import WHOLE, Cut
-from redpebble.lowering.tiles.tile_code import TileCode
+from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from ...dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.ops.network import NetworkOp
+from ...foundation.extensible_table import ExtensibleTable
+from ..llvm.reductions import log_softmax, reduce_mean, softmax
+from .column_emitters import emit_layer_norm, emit_plain, emit_rms_norm
+from .feature_emitters import emit_activate, emit_binary, emit_concat, emit_split
+from .layer_emitters import emit_linear, emit_network
+from .thread_shares import WHOLE, Cut
+from .tile_code import TileCode
 
 TileEmitter = Callable[[Any, TileCode, Cut], None]
 """Emits an op on the feature-major buffers of a tile; threads share it as the cut says.

@@ -5,14 +5,14 @@ from typing import Literal
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.lowering.kernels.elementwise import BinaryForm, activate, binary
-from redpebble.lowering.llvm.builder import float_at, i64
-from redpebble.lowering.tiles.thread_shares import Cut, copied_parts
-from redpebble.lowering.tiles.tile_code import TileCode
-from redpebble.lowering.tiles.tile_memory import features_of
+from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ..kernels.elementwise import BinaryForm, activate, binary
+from ..llvm.builder import float_at, i64
+from .thread_shares import Cut, copied_parts
+from .tile_code import TileCode
+from .tile_memory import features_of
 
 
 def emit_activate(op: ActivateOp, tile: TileCode, cut: Cut) -> None:

@@ -10,15 +10,15 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.families import are_rows
-from redpebble.kernels.family import PackedArrays
-from redpebble.lowering.kernels.kernel_form import LinearForm, layer_weights
-from redpebble.lowering.kernels.table import (
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.network import NetworkOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.tensors import shape_of
+from ...kernels.families import are_rows
+from ...kernels.family import PackedArrays
+from ..kernels.kernel_form import LinearForm, layer_weights
+from ..kernels.table import (
     ChosenKernel,
     PackedFormat,
     any_rows_code_of,
@@ -26,12 +26,12 @@ from redpebble.lowering.kernels.table import (
     kernel_at,
     row_major_code_of,
 )
-from redpebble.lowering.llvm.builder import float_at, i64
-from redpebble.lowering.tiles.depth_first_groups import groups_at
-from redpebble.lowering.tiles.network_code import NetworkCode
-from redpebble.lowering.tiles.thread_shares import Borders, Cut
-from redpebble.lowering.tiles.tile_code import TileCode
-from redpebble.lowering.tiles.tile_memory import features_of
+from ..llvm.builder import float_at, i64
+from .depth_first_groups import groups_at
+from .network_code import NetworkCode
+from .thread_shares import Borders, Cut
+from .tile_code import TileCode
+from .tile_memory import features_of
 
 
 def emit_linear(op: LinearOp, tile: TileCode, _: Cut) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import (
+from ..llvm.builder import (
     ALIGNMENT,
     FLOAT_BYTES,
     I32,
@@ -29,9 +29,9 @@ from redpebble.lowering.llvm.builder import (
     i64,
     reduce_loop,
 )
-from redpebble.lowering.llvm.prefetch import fetch_lines
-from redpebble.lowering.llvm.strided import emit_copy
-from redpebble.lowering.llvm.vectors import FLOAT, Lanes
+from ..llvm.prefetch import fetch_lines
+from ..llvm.strided import emit_copy
+from ..llvm.vectors import FLOAT, Lanes
 
 QUEUE_HEAD = ALIGNMENT
 ROWS_AHEAD = 16

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.tile_chain import chain_of
-from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr
-from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING
-from redpebble.lowering.llvm.builder import (
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.ops.tile_chain import chain_of
+from ...dialect.ops.tile_dead_rows import DeadRowsAttr
+from ..kernels.kernel_form import OUTPUT_PADDING
+from ..llvm.builder import (
     ALIGNMENT,
     FLOAT_BYTES,
     I64,
@@ -32,12 +32,12 @@ from redpebble.lowering.llvm.builder import (
     float_at,
     i64,
 )
-from redpebble.lowering.llvm.call_tables import VECTOR_ROOM, ConstantTable
-from redpebble.lowering.llvm.transposition import columns_to_rows, rows_to_columns
-from redpebble.lowering.tiles.emitters import emit
-from redpebble.lowering.tiles.live_row_columns import COUNT, FILLING, QUEUE_HEAD, ROW_NUMBER_BYTES, TileColumns, word_at
-from redpebble.lowering.tiles.tile_code import TileCode
-from redpebble.lowering.tiles.tile_memory import features_of
+from ..llvm.call_tables import VECTOR_ROOM, ConstantTable
+from ..llvm.transposition import columns_to_rows, rows_to_columns
+from .emitters import emit
+from .live_row_columns import COUNT, FILLING, QUEUE_HEAD, ROW_NUMBER_BYTES, TileColumns, word_at
+from .tile_code import TileCode
+from .tile_memory import features_of
 
 DEAD_SHARE = 8
 """A tile of which less than one part in so many is dead goes on as it is."""

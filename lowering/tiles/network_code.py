@@ -12,16 +12,16 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING
-from redpebble.lowering.llvm.builder import POINTER, Code, i64
-from redpebble.lowering.llvm.call_tables import ConstantTable
-from redpebble.lowering.neurons.connection_kernel import NetworkForm, network_loop
-from redpebble.lowering.neurons.connection_stream import pack_stream, working_rows
-from redpebble.lowering.neurons.neuron_kernel import neuron_loop
-from redpebble.lowering.neurons.neuron_stream import pack_neurons
-from redpebble.lowering.tiles.depth_first_groups import LayerGroup
-from redpebble.lowering.tiles.tile_memory import features_of
+from ...dialect.ops.network import NetworkOp
+from ..kernels.kernel_form import OUTPUT_PADDING
+from ..llvm.builder import POINTER, Code, i64
+from ..llvm.call_tables import ConstantTable
+from ..neurons.connection_kernel import NetworkForm, network_loop
+from ..neurons.connection_stream import pack_stream, working_rows
+from ..neurons.neuron_kernel import neuron_loop
+from ..neurons.neuron_stream import pack_neurons
+from .depth_first_groups import LayerGroup
+from .tile_memory import features_of
 
 
 @dataclass(frozen=True)

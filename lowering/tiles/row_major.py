@@ -7,16 +7,16 @@ from typing import Any, Final, NamedTuple
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp, TakeOp, TransposeOp
-from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
-from redpebble.foundation.extensible_table import ExtensibleTable
-from redpebble.lowering.kernels.elementwise import ARITHMETIC
-from redpebble.lowering.kernels.kernel_form import activated
-from redpebble.lowering.llvm.builder import BYTE, Code, byte_at, counted_loop, float_at, i64
-from redpebble.lowering.llvm.call_tables import SizeTable
-from redpebble.lowering.llvm.strided import Combine, Strided, StridedMap, copy_values, emit_copy, emit_strided
-from redpebble.lowering.llvm.vectors import Lanes
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
+from ...dialect.ops.movement import ConcatOp, SplitOp, TakeOp, TransposeOp
+from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
+from ...foundation.extensible_table import ExtensibleTable
+from ..kernels.elementwise import ARITHMETIC
+from ..kernels.kernel_form import activated
+from ..llvm.builder import BYTE, Code, byte_at, counted_loop, float_at, i64
+from ..llvm.call_tables import SizeTable
+from ..llvm.strided import Combine, Strided, StridedMap, copy_values, emit_copy, emit_strided
+from ..llvm.vectors import Lanes
 
 
 @dataclass(frozen=True)

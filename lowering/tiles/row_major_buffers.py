@@ -6,8 +6,8 @@ from typing import NamedTuple
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from redpebble.dialect.ops.constants import is_constant
-from redpebble.dialect.ops.movement import ReshapeOp
+from ...dialect.ops.constants import is_constant
+from ...dialect.ops.movement import ReshapeOp
 
 
 class Copy(NamedTuple):

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.kernels.families import are_rows
-from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES, byte_at, counted_loop, float_at, i64
-from redpebble.lowering.tiles.layer_emitters import RowsOfLayer, emit_linear_rows
-from redpebble.lowering.tiles.thread_shares import Cut
-from redpebble.lowering.tiles.tile_code import RowBlock, TileCode
-from redpebble.lowering.tiles.tile_memory import TileMemory, features_of, plan_tile
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.tile import TileOp
+from ...kernels.families import are_rows
+from ..llvm.builder import ALIGNMENT, FLOAT_BYTES, byte_at, counted_loop, float_at, i64
+from .layer_emitters import RowsOfLayer, emit_linear_rows
+from .thread_shares import Cut
+from .tile_code import RowBlock, TileCode
+from .tile_memory import TileMemory, features_of, plan_tile
 
 EmitOp = Callable[[Operation, TileCode, Cut], None]
 

@@ -11,14 +11,14 @@ from typing import Literal, NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.axis_maps import axis_map_of
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.kernels.family import SHARE
-from redpebble.lowering.llvm.builder import FLOAT_BYTES
-from redpebble.lowering.tiles.tile_memory import Span, features_of
+from ...dialect.ops.axis_maps import axis_map_of
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.tile import TileOp
+from ...kernels.family import SHARE
+from ..llvm.builder import FLOAT_BYTES
+from .tile_memory import Span, features_of
 
 Borders = tuple[int, ...]
 """The first feature of each share, and the number of features."""

@@ -10,13 +10,13 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Block, Operation, SSAValue
 
-from redpebble.dialect.ops.constants import is_constant
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.lowering.llvm.builder import I64, Code, byte_at, counted_loop, entry_of, float_at, i64, is_zero
-from redpebble.lowering.llvm.call_tables import ConstantTable, Packing, values_of_constant
-from redpebble.lowering.llvm.transposition import columns_to_far_rows, columns_to_rows, rows_to_columns
-from redpebble.lowering.tiles.thread_shares import WHOLE, Borders, Cut
-from redpebble.lowering.tiles.tile_memory import Span, features_of
+from ...dialect.ops.constants import is_constant
+from ...dialect.ops.layers import LinearOp
+from ..llvm.builder import I64, Code, byte_at, counted_loop, entry_of, float_at, i64, is_zero
+from ..llvm.call_tables import ConstantTable, Packing, values_of_constant
+from ..llvm.transposition import columns_to_far_rows, columns_to_rows, rows_to_columns
+from .thread_shares import WHOLE, Borders, Cut
+from .tile_memory import Span, features_of
 
 Share = Callable[[ir.Value, ir.Value], None]
 """Emits the work on some features: (first feature, their number)."""

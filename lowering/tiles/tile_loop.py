@@ -8,23 +8,23 @@ from typing import NamedTuple
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.axis_maps import axis_map_of
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.kernels.families import are_rows, takes_any_rows
-from redpebble.lowering.calls.row_tiles import tiles_of_width
-from redpebble.lowering.calls.words import FunctionAt
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, counted_loop, i64
-from redpebble.lowering.llvm.call_tables import ConstantTable
-from redpebble.lowering.program import TileTime
-from redpebble.lowering.tiles.depth_first_groups import groups_at
-from redpebble.lowering.tiles.emitters import emit
-from redpebble.lowering.tiles.live_rows import RowCompaction, RowCompactionCode
-from redpebble.lowering.tiles.row_tile import RowTile, is_of_rows, plan_rows, row_bytes
-from redpebble.lowering.tiles.thread_shares import Cut, OpShare, plan_alone, plan_sharing, private_arguments
-from redpebble.lowering.tiles.tile_code import RowBlock, ThreadTeam, TileCode, TileRows
-from redpebble.lowering.tiles.tile_memory import Span, TileMemory, features_of, plan_tile
+from ...dialect.attributes.kernels import KernelAttr
+from ...dialect.ops.axis_maps import axis_map_of
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.tile import TileOp
+from ...kernels.families import are_rows, takes_any_rows
+from ..calls.row_tiles import tiles_of_width
+from ..calls.words import FunctionAt
+from ..llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, counted_loop, i64
+from ..llvm.call_tables import ConstantTable
+from ..program import TileTime
+from .depth_first_groups import groups_at
+from .emitters import emit
+from .live_rows import RowCompaction, RowCompactionCode
+from .row_tile import RowTile, is_of_rows, plan_rows, row_bytes
+from .thread_shares import Cut, OpShare, plan_alone, plan_sharing, private_arguments
+from .tile_code import RowBlock, ThreadTeam, TileCode, TileRows
+from .tile_memory import Span, TileMemory, features_of, plan_tile
 
 BARRIER = ir.FunctionType(VOID, [POINTER])
 """Type of the function that returns when all threads of a call have called it, on the memory of the team."""

@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.axis_maps import axis_map_of
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.lowering.buffer_packing import Lifetime, plan_offsets
-from redpebble.lowering.kernels.kernel_form import OUTPUT_PADDING
-from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
-from redpebble.lowering.llvm.call_tables import VECTOR_ROOM
-from redpebble.lowering.neurons.connection_stream import working_rows
-from redpebble.lowering.tiles.depth_first_groups import LayerGroup, groups_at
+from ...dialect.ops.axis_maps import axis_map_of
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.ops.network import NetworkOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.tensors import shape_of
+from ..buffer_packing import Lifetime, plan_offsets
+from ..kernels.kernel_form import OUTPUT_PADDING
+from ..llvm.builder import ALIGNMENT, FLOAT_BYTES
+from ..llvm.call_tables import VECTOR_ROOM
+from ..neurons.connection_stream import working_rows
+from .depth_first_groups import LayerGroup, groups_at
 
 BEFORE, ARRIVAL = -2, -1
 """Steps before the first op: of nothing, and of the rows that come in."""

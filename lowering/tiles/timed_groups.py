@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.builder import I64, POINTER, Code
-from redpebble.lowering.neurons.connection_kernel import NetworkForm
-from redpebble.lowering.neurons.neuron_kernel import neuron_loop
-from redpebble.lowering.tiles.depth_first_groups import LayerGroup
+from ..cpu_target import CpuTarget
+from ..llvm.builder import I64, POINTER, Code
+from ..neurons.connection_kernel import NetworkForm
+from ..neurons.neuron_kernel import neuron_loop
+from .depth_first_groups import LayerGroup
 
 
 def group_symbol(width: int) -> str:

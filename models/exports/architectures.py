@@ -7,9 +7,9 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
-from redpebble.models.exports.detector import YoloV5s
-from redpebble.models.exports.published_networks import PUBLISHED, Published
-from redpebble.models.exports.torch_networks import (
+from .detector import YoloV5s
+from .published_networks import PUBLISHED, Published
+from .torch_networks import (
     DecoderStep,
     Dlrm,
     FirstOutput,
@@ -19,7 +19,7 @@ from redpebble.models.exports.torch_networks import (
     TabNet,
     Torch,
 )
-from redpebble.models.exports.transformer_architectures import (
+from .transformer_architectures import (
     HEADS,
     IMAGES,
     TEXT,

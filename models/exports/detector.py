@@ -5,7 +5,7 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any, Final
 
-from redpebble.models.exports.torch_networks import Torch
+from .torch_networks import Torch
 
 torch: Any = import_module("torch")
 nn: Any = torch.nn

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from redpebble.models.pruned_weights import magnitude_mask
+from ..pruned_weights import magnitude_mask
 
 FOLDER: Final = Path(__file__).parent / "graphs"
 LARGEST_KEPT: Final = 64

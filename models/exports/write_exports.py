@@ -17,9 +17,9 @@ from typing import Any, Final, Literal
 
 import onnx
 
-from redpebble.models.exports.architectures import ARCHITECTURES, Architecture
-from redpebble.models.exports.stored import FOLDER, LARGEST_KEPT
-from redpebble.models.exports.torch_networks import FirstOutput
+from .architectures import ARCHITECTURES, Architecture
+from .stored import FOLDER, LARGEST_KEPT
+from .torch_networks import FirstOutput
 
 torch: Any = import_module("torch")
 

@@ -8,15 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from redpebble.export.sparse_networks.node_format import Attributes, Constants
-from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME
-from redpebble.ort.custom_ops.network_session import NetworkSession
-from redpebble.ort.custom_ops.node import INTERRUPT, OrtFunctions, OrtNode, one_line
-from redpebble.ort.native.code import MESSAGE_BYTES
-from redpebble.ort.native.tables import HOST_VARIABLE, HostWord
-from redpebble.runtime.loaded_network import LoadedNetwork, load_network
-from redpebble.runtime.memory import address_of
-from redpebble.runtime.store.artefact import Artefact
+from ...export.sparse_networks.node_format import Attributes, Constants
+from ...lowering.calls.network_table import IN_ONNXRUNTIME
+from ...runtime.loaded_network import LoadedNetwork, load_network
+from ...runtime.memory import address_of
+from ...runtime.store.artefact import Artefact
+from ..native.code import MESSAGE_BYTES
+from ..native.tables import HOST_VARIABLE, HostWord
+from .network_session import NetworkSession
+from .node import INTERRUPT, OrtFunctions, OrtNode, one_line
 
 Compiler = Callable[[str, Attributes, Constants], Artefact | LoadedNetwork | NetworkSession]
 """(operator, attributes, constants) -> native code, or a session of what the node computes where there can be none."""

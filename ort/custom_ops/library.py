@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.export.sparse_networks.node_format import CODES_OP_TYPE, OP_TYPE
-from redpebble.lowering.calls.network_table import (
+from ...export.sparse_networks.node_format import CODES_OP_TYPE, OP_TYPE
+from ...lowering.calls.network_table import (
     IN_ONNXRUNTIME,
     Pointer,
     Symbols,
@@ -19,13 +19,15 @@ from redpebble.lowering.calls.network_table import (
     WordTable,
     network_table,
 )
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.ort.custom_ops.host import Compiler, host
-from redpebble.ort.elf.linker import WORD, Code, Data, generic_object, link
-from redpebble.ort.elf.loading import loaded
-from redpebble.ort.native.api import TENSOR_FLOAT, TENSOR_UNDEFINED
-from redpebble.ort.native.library import EXPORTS, library_module
-from redpebble.ort.native.tables import (
+from ...lowering.cpu_target import CpuTarget
+from ...runtime.store.artefact import Artefact
+from ...runtime.store.cache import compiler_fingerprint, default_folder
+from ...runtime.store.checked_file import kept
+from ..elf.linker import WORD, Code, Data, generic_object, link
+from ..elf.loading import loaded
+from ..native.api import TENSOR_FLOAT, TENSOR_UNDEFINED
+from ..native.library import EXPORTS, library_module
+from ..native.tables import (
     CODES_COUNT,
     DIGEST_BYTES,
     LEVELS,
@@ -33,9 +35,7 @@ from redpebble.ort.native.tables import (
     OPERATOR_COUNT,
     OPERATOR_WORDS,
 )
-from redpebble.runtime.store.artefact import Artefact
-from redpebble.runtime.store.cache import compiler_fingerprint, default_folder
-from redpebble.runtime.store.checked_file import kept
+from .host import Compiler, host
 
 Clusters = Mapping[str, Sequence[tuple[str, Mapping[str, Artefact]]]]
 """Variants by operator: the digest of a node, and for each CPU level the code of its network."""

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
-from redpebble.lowering.calls.table import Header
-from redpebble.ort.custom_ops.node import OrtFunctions, tensor_at
-from redpebble.ort.native.api import Slot
+from ...lowering.calls.table import Header
+from ..native.api import Slot
+from .node import OrtFunctions, tensor_at
 
 
 class NetworkSession:

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.foundation.errors import RedpebbleError
-from redpebble.ort.native.api import Slot
+from ...foundation.errors import RedpebbleError
+from ..native.api import Slot
 
 DTYPES: Final[dict[int, np.dtype[Any]]] = {
     1: np.dtype(np.float32),

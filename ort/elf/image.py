@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from redpebble.ort.elf.object_file import HEADER, RELA, SECTION, SYMBOL
-from redpebble.ort.elf.relocation import Machine
+from .object_file import HEADER, RELA, SECTION, SYMBOL
+from .relocation import Machine
 
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _ENTRY = struct.Struct("<qQ")

@@ -15,11 +15,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from redpebble.lowering.calls.network_table import Pointer
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.ort.elf import image as elf_image
-from redpebble.ort.elf.image import Chunk, Export, LoadedWord
-from redpebble.ort.elf.object_file import (
+from ...lowering.calls.network_table import Pointer
+from ...lowering.cpu_target import CpuTarget
+from ...runtime.jit import emit_object
+from ...runtime.store.artefact import machine
+from . import image as elf_image
+from .image import Chunk, Export, LoadedWord
+from .object_file import (
     SHF_ALLOC,
     SHF_EXECINSTR,
     SHF_TLS,
@@ -35,9 +37,7 @@ from redpebble.ort.elf.object_file import (
     Section,
     read_object,
 )
-from redpebble.ort.elf.relocation import Machine, machine_of
-from redpebble.runtime.jit import emit_object
-from redpebble.runtime.store.artefact import machine
+from .relocation import Machine, machine_of
 
 
 def generic_object(llvm_ir: str, what: str) -> bytes:

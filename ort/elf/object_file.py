@@ -4,7 +4,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from redpebble.foundation.errors import RedpebbleError
+from ...foundation.errors import RedpebbleError
 
 EM_X86_64: Final = 62
 

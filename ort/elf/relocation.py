@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-from redpebble.ort.elf.object_file import EM_X86_64, ElfError
+from .object_file import EM_X86_64, ElfError
 
 Meaning = Literal["none", "word", "relative", "table_entry"]
 """The address itself in 64 bits (the loader adds where the file lies), a distance to it, or one to a word with it."""

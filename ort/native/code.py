@@ -7,9 +7,9 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.words import NULL, Body, WordCode
-from redpebble.lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
-from redpebble.ort.native.api import INVALID_ARGUMENT, Slot
+from ...lowering.calls.words import NULL, Body, WordCode
+from ...lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
+from .api import INVALID_ARGUMENT, Slot
 
 MESSAGE_BYTES: Final = 512
 

@@ -3,16 +3,16 @@
 from enum import IntEnum
 from typing import Final
 
-from redpebble.lowering.calls.sizes import emit_sizes, round_up
-from redpebble.lowering.calls.split import emit_split
-from redpebble.lowering.calls.steps import emit_relax, emit_steps, emit_team
-from redpebble.lowering.calls.table import Frame, Header, Problem, Split
-from redpebble.lowering.calls.words import NULL
-from redpebble.lowering.llvm.builder import ALIGNMENT, I64, POINTER, i64
-from redpebble.ort.native.api import Slot
-from redpebble.ort.native.code import OrtCode
-from redpebble.ort.native.tensors import FRAME_WORDS, UNSET, OrtFrame, emit_tensors
-from redpebble.ort.native.thread_team import WAITING, emit_join
+from ...lowering.calls.sizes import emit_sizes, round_up
+from ...lowering.calls.split import emit_split
+from ...lowering.calls.steps import emit_relax, emit_steps, emit_team
+from ...lowering.calls.table import Frame, Header, Problem, Split
+from ...lowering.calls.words import NULL
+from ...lowering.llvm.builder import ALIGNMENT, I64, POINTER, i64
+from .api import Slot
+from .code import OrtCode
+from .tensors import FRAME_WORDS, UNSET, OrtFrame, emit_tensors
+from .thread_team import WAITING, emit_join
 
 STACK_BYTES: Final = 16384
 """Memory of a call up to this size lies on the stack; a thread has much more."""

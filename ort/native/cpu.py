@@ -4,9 +4,9 @@ from functools import reduce
 
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, i64
-from redpebble.ort.native.code import OrtBody, OrtCode
-from redpebble.ort.native.tables import LEVEL_VARIABLE, LEVELS
+from ...lowering.llvm.builder import I32, I64, POINTER, i64
+from .code import OrtBody, OrtCode
+from .tables import LEVEL_VARIABLE, LEVELS
 
 AFFINITY_BYTES = 1024
 GET_AFFINITY = 204

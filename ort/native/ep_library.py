@@ -8,13 +8,13 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.words import NULL
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, i64
-from redpebble.ort.native.api import API_VERSION
-from redpebble.ort.native.code import OrtCode, emit_call_behind, emit_messages
-from redpebble.ort.native.compute import emit_compute
-from redpebble.ort.native.cpu import emit_cpu
-from redpebble.ort.native.ep_api import ComputeInfo
+from ...lowering.calls.words import NULL
+from ...lowering.llvm.builder import I32, I64, POINTER, i64
+from .api import API_VERSION
+from .code import OrtCode, emit_call_behind, emit_messages
+from .compute import emit_compute
+from .cpu import emit_cpu
+from .ep_api import ComputeInfo
 
 EP_NAME: Final = "RedpebbleExecutionProvider"
 EP_VENDOR: Final = "redpebble"

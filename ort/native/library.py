@@ -8,10 +8,10 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.export.sparse_networks.node_format import DOMAIN
-from redpebble.lowering.calls.words import NULL, AddressOf
-from redpebble.lowering.llvm.builder import BYTE, I32, I64, POINTER, i64
-from redpebble.ort.native.api import (
+from ...export.sparse_networks.node_format import DOMAIN
+from ...lowering.calls.words import NULL, AddressOf
+from ...lowering.llvm.builder import BYTE, I32, I64, POINTER, i64
+from .api import (
     API_VERSION,
     CUSTOM_OP_WORDS,
     DEFAULT_MEMORY,
@@ -22,12 +22,12 @@ from redpebble.ort.native.api import (
     CustomOp,
     Slot,
 )
-from redpebble.ort.native.code import OrtBody, OrtCode, emit_messages
-from redpebble.ort.native.compute import emit_compute
-from redpebble.ort.native.cpu import emit_cpu
-from redpebble.ort.native.node import emit_kernel, operator_row
-from redpebble.ort.native.shape_inference import emit_describe, emit_shapes
-from redpebble.ort.native.tables import HOST_VARIABLE, LEVEL_VARIABLE, LIBRARY_TABLE, OPERATOR_WORDS
+from .code import OrtBody, OrtCode, emit_messages
+from .compute import emit_compute
+from .cpu import emit_cpu
+from .node import emit_kernel, operator_row
+from .shape_inference import emit_describe, emit_shapes
+from .tables import HOST_VARIABLE, LEVEL_VARIABLE, LIBRARY_TABLE, OPERATOR_WORDS
 
 REGISTER: Final = "RegisterCustomOps"
 EXPORTS: Final = (REGISTER, HOST_VARIABLE, LEVEL_VARIABLE)

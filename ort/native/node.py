@@ -4,14 +4,14 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.export.sparse_networks.node_format import FORMAT
-from redpebble.lowering.calls.table import Header
-from redpebble.lowering.calls.words import NULL
-from redpebble.lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
-from redpebble.ort.native.api import ARENA_ALLOCATOR, DEFAULT_MEMORY, CustomOp, Slot
-from redpebble.ort.native.code import MESSAGE_BYTES, OrtBody, OrtCode, emit_call_behind
-from redpebble.ort.native.compute import KERNEL_BYTES, Kernel
-from redpebble.ort.native.tables import (
+from ...export.sparse_networks.node_format import FORMAT
+from ...lowering.calls.table import Header
+from ...lowering.calls.words import NULL
+from ...lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
+from .api import ARENA_ALLOCATOR, DEFAULT_MEMORY, CustomOp, Slot
+from .code import MESSAGE_BYTES, OrtBody, OrtCode, emit_call_behind
+from .compute import KERNEL_BYTES, Kernel
+from .tables import (
     DIGEST_BYTES,
     HOST_VARIABLE,
     LEVELS,

@@ -4,13 +4,13 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.table import Header
-from redpebble.lowering.calls.words import NULL
-from redpebble.lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
-from redpebble.ort.native.api import ATTRIBUTE_STRING, CustomOp, Slot
-from redpebble.ort.native.code import OrtCode
-from redpebble.ort.native.node import DIGEST_WORDS, operator_row
-from redpebble.ort.native.tables import DIGEST_BYTES
+from ...lowering.calls.table import Header
+from ...lowering.calls.words import NULL
+from ...lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
+from .api import ATTRIBUTE_STRING, CustomOp, Slot
+from .code import OrtCode
+from .node import DIGEST_WORDS, operator_row
+from .tables import DIGEST_BYTES
 
 UNKNOWN: Final = -1
 

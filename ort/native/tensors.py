@@ -3,12 +3,12 @@
 from enum import IntEnum
 from typing import Final
 
-from redpebble.lowering.calls.network_table import ELEMENT_TYPES
-from redpebble.lowering.calls.table import Frame, Header
-from redpebble.lowering.calls.words import NULL
-from redpebble.lowering.llvm.builder import I32, I64, POINTER, i64
-from redpebble.ort.native.api import Slot
-from redpebble.ort.native.code import OrtCode
+from ...lowering.calls.network_table import ELEMENT_TYPES
+from ...lowering.calls.table import Frame, Header
+from ...lowering.calls.words import NULL
+from ...lowering.llvm.builder import I32, I64, POINTER, i64
+from .api import Slot
+from .code import OrtCode
 
 
 class OrtFrame(IntEnum):

@@ -9,12 +9,12 @@ from typing import Final
 
 from llvmlite import ir
 
-from redpebble.lowering.calls.steps import Team, Waiting
-from redpebble.lowering.calls.table import Split
-from redpebble.lowering.calls.words import NULL, Body
-from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
-from redpebble.ort.native.code import OrtCode
-from redpebble.ort.native.tensors import OrtFrame
+from ...lowering.calls.steps import Team, Waiting
+from ...lowering.calls.table import Split
+from ...lowering.calls.words import NULL, Body
+from ...lowering.llvm.builder import I64, POINTER, VOID, i64
+from .code import OrtCode
+from .tensors import OrtFrame
 
 CLOSED: Final = 1 << 32
 """Added to the registered threads when no more become members."""

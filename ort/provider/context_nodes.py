@@ -19,15 +19,10 @@ import onnx_ir
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.program import FORMAT_VERSION
-from redpebble.ort.custom_ops.node import OrtFunctions, Word
-from redpebble.ort.native.ep_api import AttributeKind, Compatibility, ContextSlot, EditorSlot
-from redpebble.ort.native.ep_library import EP_NAME
-from redpebble.ort.provider.graph import Boundary, GraphNode, GraphReader
-from redpebble.ort.provider.settings import FILE_PATH, EpSettings
-from redpebble.runtime.jit import host_target, missing_features
-from redpebble.runtime.store.artefact import (
+from ...lowering.cpu_target import CpuTarget
+from ...lowering.program import FORMAT_VERSION
+from ...runtime.jit import host_target, missing_features
+from ...runtime.store.artefact import (
     Artefact,
     ArtefactError,
     Sealed,
@@ -37,6 +32,11 @@ from redpebble.runtime.store.artefact import (
     sealed,
     write_artefact,
 )
+from ..custom_ops.node import OrtFunctions, Word
+from ..native.ep_api import AttributeKind, Compatibility, ContextSlot, EditorSlot
+from ..native.ep_library import EP_NAME
+from .graph import Boundary, GraphNode, GraphReader
+from .settings import FILE_PATH, EpSettings
 
 OPERATOR: Final = ("com.microsoft", "EPContext")
 PAYLOAD: Final = "ep_cache_context"

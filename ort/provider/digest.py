@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.ort.provider.graph import GraphNode, OrtGraph
+from .graph import GraphNode, OrtGraph
 
 
 def graph_digest(graph: OrtGraph, threads: int) -> bytes:

@@ -9,10 +9,10 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.ort.custom_ops.node import DTYPES, OrtError, OrtFunctions
-from redpebble.ort.native.api import Slot
-from redpebble.ort.native.ep_api import AttributeKind, GraphSlot
-from redpebble.runtime.memory import address_of, aligned_bytes
+from ...runtime.memory import address_of, aligned_bytes
+from ..custom_ops.node import DTYPES, OrtError, OrtFunctions
+from ..native.api import Slot
+from ..native.ep_api import AttributeKind, GraphSlot
 
 TENSOR: Final = 1
 """`ONNX_TYPE_TENSOR`."""

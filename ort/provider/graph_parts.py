@@ -7,8 +7,8 @@ that exporters work out at run time, and that the network knows. Such values are
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from redpebble.foundation.errors import RedpebbleError
-from redpebble.ort.provider.graph import GraphNode, OrtGraph
+from ...foundation.errors import RedpebbleError
+from .graph import GraphNode, OrtGraph
 
 LAYERS: Final = frozenset({"Attention", "Conv", "Gemm", "LayerNormalization", "MatMul", "Softmax"})
 """Operators that are not to be computed twice: once beside the network, for others, and once inside."""

@@ -7,11 +7,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME
-from redpebble.ort.custom_ops.node import INTERRUPT, one_line
-from redpebble.ort.native.api import ARENA_ALLOCATOR, DEFAULT_MEMORY, Slot
-from redpebble.ort.native.compute import KERNEL_BYTES, Kernel
-from redpebble.ort.native.ep_api import (
+from ...lowering.calls.network_table import IN_ONNXRUNTIME
+from ...runtime.loaded_network import LoadedNetwork, load_network
+from ...runtime.memory import address_of
+from ..custom_ops.node import INTERRUPT, one_line
+from ..native.api import ARENA_ALLOCATOR, DEFAULT_MEMORY, Slot
+from ..native.compute import KERNEL_BYTES, Kernel
+from ..native.ep_api import (
     COMPUTE_INFO_WORDS,
     EP_VERSION,
     EP_WORDS,
@@ -22,14 +24,12 @@ from redpebble.ort.native.ep_api import (
     Factory,
     GraphSlot,
 )
-from redpebble.ort.native.ep_library import CREATE, EP_HOST_VARIABLE, HOST_FUNCTIONS, RELEASE
-from redpebble.ort.provider.context_nodes import compatibility_of, compatibility_text, is_context
-from redpebble.ort.provider.graph import GraphNode, GraphReader
-from redpebble.ort.provider.networks import Compiler, EpSession, FusedNode, code_of, context_of, networks_of
-from redpebble.ort.provider.runtime import Runtime, put_word, runtime_of, warn, word_at
-from redpebble.ort.provider.settings import read_settings
-from redpebble.runtime.loaded_network import LoadedNetwork, load_network
-from redpebble.runtime.memory import address_of
+from ..native.ep_library import CREATE, EP_HOST_VARIABLE, HOST_FUNCTIONS, RELEASE
+from .context_nodes import compatibility_of, compatibility_text, is_context
+from .graph import GraphNode, GraphReader
+from .networks import Compiler, EpSession, FusedNode, code_of, context_of, networks_of
+from .runtime import Runtime, put_word, runtime_of, warn, word_at
+from .settings import read_settings
 
 CPU_DEVICE: Final = 0
 """`OrtHardwareDeviceType_CPU`."""

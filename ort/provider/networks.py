@@ -9,11 +9,12 @@ from typing import Final, NamedTuple, Protocol
 import onnx
 import onnx_ir
 
-from redpebble.frontend.reading.image_sizes import size_options
-from redpebble.frontend.sparse_weights import graph_of, has_sparse_convolution
-from redpebble.lowering.calls.network_table import ParameterNumbers
-from redpebble.ort.custom_ops.node import one_line
-from redpebble.ort.provider.context_nodes import (
+from ...frontend.reading.image_sizes import size_options
+from ...frontend.sparse_weights import graph_of, has_sparse_convolution
+from ...lowering.calls.network_table import ParameterNumbers
+from ...runtime.store.artefact import Artefact, Sealed
+from ..custom_ops.node import one_line
+from .context_nodes import (
     ContextReader,
     ContextWriter,
     check_boundary,
@@ -21,11 +22,10 @@ from redpebble.ort.provider.context_nodes import (
     fitting,
     is_context,
 )
-from redpebble.ort.provider.digest import graph_digest
-from redpebble.ort.provider.graph import BEHIND, Boundary, GraphNode, GraphReader, OrtGraph
-from redpebble.ort.provider.graph_parts import NotOneNodeError, part_of
-from redpebble.ort.provider.settings import EpSettings
-from redpebble.runtime.store.artefact import Artefact, Sealed
+from .digest import graph_digest
+from .graph import BEHIND, Boundary, GraphNode, GraphReader, OrtGraph
+from .graph_parts import NotOneNodeError, part_of
+from .settings import EpSettings
 
 MOST_CUTTINGS: Final = 3
 """Times that a graph is cut anew, which takes as long as planning it."""

@@ -24,31 +24,31 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import BlockArgument, SSAValue
 
-from redpebble.compiler import native_code, on_machine
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.provenance import value_name
-from redpebble.export.export_model import export_model
-from redpebble.export.sparse_networks.node_content import network_model, written
-from redpebble.export.sparse_networks.node_format import DOMAIN
-from redpebble.export.writing.compact_weights import SINCE
-from redpebble.extraction import extracted
-from redpebble.foundation.atomic_files import replacing
-from redpebble.foundation.private_files import private_folder, read_private
-from redpebble.foundation.threads import usable_threads
-from redpebble.frontend.sparse_weights import graph_of, reason_of_density
-from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
-from redpebble.options import Options
-from redpebble.ort.elf.linker import Code, generic_object, link
-from redpebble.ort.elf.loading import loaded
-from redpebble.ort.native.ep_api import EP_VERSION
-from redpebble.ort.native.ep_library import EP_EXPORTS, EP_NAME, provider_module
-from redpebble.ort.provider.host import ProviderHost, provider_host
-from redpebble.ort.provider.networks import Found, NetworkModel, Plan, Planned
-from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
-from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.store.artefact import Artefact
-from redpebble.runtime.store.cache import cache_key, default_folder, load, store
+from ...dialect.ops.sparse_network import SparseNetworkOp
+from ...dialect.provenance import value_name
+from ...driver.compiler import native_code, on_machine
+from ...driver.extraction import extracted
+from ...export.export_model import export_model
+from ...export.sparse_networks.node_content import network_model, written
+from ...export.sparse_networks.node_format import DOMAIN
+from ...export.writing.compact_weights import SINCE
+from ...foundation.atomic_files import replacing
+from ...foundation.private_files import private_folder, read_private
+from ...foundation.threads import usable_threads
+from ...frontend.sparse_weights import graph_of, reason_of_density
+from ...lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
+from ...options import Options
+from ...passes.simplify.drop_dead_neurons import DropDeadNeurons
+from ...passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
+from ...runtime.jit import host_target
+from ...runtime.store.artefact import Artefact
+from ...runtime.store.cache import cache_key, default_folder, load, store
+from ..elf.linker import Code, generic_object, link
+from ..elf.loading import loaded
+from ..native.ep_api import EP_VERSION
+from ..native.ep_library import EP_EXPORTS, EP_NAME, provider_module
+from .host import ProviderHost, provider_host
+from .networks import Found, NetworkModel, Plan, Planned
 
 if TYPE_CHECKING:
     # what is older than 1.23 does not have it, and shall say so in one line

@@ -7,9 +7,9 @@ import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from redpebble.ort.custom_ops.node import OrtFunctions
-from redpebble.ort.native.api import SHAPE_VERSION, Slot
-from redpebble.ort.native.ep_api import EP_VERSION, WARNING, GraphSlot
+from ..custom_ops.node import OrtFunctions
+from ..native.api import SHAPE_VERSION, Slot
+from ..native.ep_api import EP_VERSION, WARNING, GraphSlot
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ import ctypes
 from dataclasses import dataclass
 from typing import Final
 
-from redpebble.ort.custom_ops.node import OrtFunctions
-from redpebble.ort.native.ep_api import ContextSlot
-from redpebble.ort.native.ep_library import EP_NAME
+from ..custom_ops.node import OrtFunctions
+from ..native.ep_api import ContextSlot
+from ..native.ep_library import EP_NAME
 
 TRUST_CODE: Final = "trust_code"
 """Option of the provider: "1" lets a session run the native code that a model file holds."""

@@ -6,11 +6,11 @@ from typing import Final
 
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.elementwise import ActivateOp, PreluOp
-from redpebble.dialect.provenance import copy_provenance
-from redpebble.passes.analysis.per_feature_constants import single_entry
-from redpebble.passes.analysis.polynomials import CLOSE, Polynomial, is_close, linear_factor, polynomial_of
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.elementwise import ActivateOp, PreluOp
+from ...dialect.provenance import copy_provenance
+from .per_feature_constants import single_entry
+from .polynomials import CLOSE, Polynomial, is_close, linear_factor, polynomial_of
 
 CUBIC = 0.044715
 """The coefficient of x^3 in gelu's approximation by tanh."""

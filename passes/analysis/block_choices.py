@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from redpebble.kernels.block_choice import WORTHWHILE, BlockPrice, gain, price_blocks
-from redpebble.kernels.families import OVER_BLOCKS, block_counts
-from redpebble.kernels.input_blocks import possible_blocks
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, predicted_us
-from redpebble.kernels.tile_widths import TILE_WIDTHS
-from redpebble.kernels.work import Layer
+from ...kernels.block_choice import WORTHWHILE, BlockPrice, gain, price_blocks
+from ...kernels.families import OVER_BLOCKS, block_counts
+from ...kernels.input_blocks import possible_blocks
+from ...kernels.machine import Machine
+from ...kernels.prediction import candidates, predicted_us
+from ...kernels.tile_widths import TILE_WIDTHS
+from ...kernels.work import Layer
 
 Times = dict[int, dict[str, float]]
 """Microseconds of families by tile width."""

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from redpebble.dialect.ops.movement import ReshapeOp
-from redpebble.dialect.symbolic_sizes import Size
-from redpebble.passes.analysis.rowwise import dynamic_operands
+from ...dialect.ops.movement import ReshapeOp
+from ...dialect.symbolic_sizes import Size
+from .rowwise import dynamic_operands
 
 
 @dataclass(frozen=True)

@@ -22,25 +22,25 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.attention import Attention
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp
-from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.images import Conv2dOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ReshapeOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.provenance import node_name, texts_of, value_name
-from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
-from redpebble.dialect.symbolic_sizes import DIMS, Size, SymbolicShape
-from redpebble.dialect.tensors import is_f32_tensor, shape_of
-from redpebble.frontend.multiply_adds import LONG
-from redpebble.kernels.tile_widths import WIDTHS, Tiles, tiles_of
-from redpebble.sparse.csr import CONNECTION_BYTES
+from ...dialect.ops.attention import Attention
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
+from ...dialect.ops.foreign import ForeignOp
+from ...dialect.ops.graphs.aggregate import AggregateOp
+from ...dialect.ops.graphs.attend_edges import AttendEdgesOp
+from ...dialect.ops.image_network import ImageNetworkOp
+from ...dialect.ops.images import Conv2dOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.movement import ReshapeOp
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.sparse_network import SparseNetworkOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.provenance import node_name, texts_of, value_name
+from ...dialect.shape_inference import argument_shapes, described_shapes, result_shapes
+from ...dialect.symbolic_sizes import DIMS, Size, SymbolicShape
+from ...dialect.tensors import is_f32_tensor, shape_of
+from ...frontend.multiply_adds import LONG
+from ...kernels.tile_widths import WIDTHS, Tiles, tiles_of
+from ...sparse.csr import CONNECTION_BYTES
 
 FLOAT32_BYTES: Final = 4
 ROWS: Final = WIDTHS[-1]

@@ -11,11 +11,11 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import floats_of
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.elementwise import ActivateOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.tensors import floats_of
 
 
 def has_nonfinite_parameter(activation: ActivationAttr | None) -> bool:

@@ -6,14 +6,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, OpResult, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ReshapeOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import shape_of
-from redpebble.passes.analysis.weights import Weight, weight_of
-from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.partition.partition import LayerPattern, dense_pattern
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.movement import ReshapeOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.provenance import node_name
+from ...dialect.tensors import shape_of
+from ...sparse.csr import CscMatrix
+from ...theory.partition.partition import LayerPattern, dense_pattern
+from .weights import Weight, weight_of
 
 
 def layer_chains(module: ModuleOp) -> tuple[tuple[LinearOp, ...], ...]:

@@ -10,15 +10,15 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.kernels.layer_with_pattern import LayerWithPattern
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, predicted_us
-from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
-from redpebble.kernels.work import Layer
-from redpebble.passes.analysis.weights import Weight, weight_of
-from redpebble.sparse.csr import CscMatrix, stored_bytes
+from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.layers import LinearOp
+from ...kernels.layer_with_pattern import LayerWithPattern
+from ...kernels.machine import Machine
+from ...kernels.prediction import candidates, predicted_us
+from ...kernels.tile_widths import WIDTHS, time_of_rows
+from ...kernels.work import Layer
+from ...sparse.csr import CscMatrix, stored_bytes
+from .weights import Weight, weight_of
 
 OTHER_BYTES_UNIT: Final = 1 << 19
 """Other layers are told apart by powers of two of this size: a measured time is for about the same surroundings."""

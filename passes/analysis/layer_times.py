@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.kernels.families import are_rows
+from ...dialect.attributes.kernels import KernelAttr
+from ...kernels.families import are_rows
 
 
 def rows_at(kernels: Iterable[KernelAttr], width: int) -> bool:

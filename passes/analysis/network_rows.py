@@ -13,16 +13,16 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.axis_maps import axis_map_of
-from redpebble.dialect.ops.constants import ConstantOp, is_constant
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.shape_inference import argument_shapes, result_shapes
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, product
-from redpebble.dialect.tensors import DYNAMIC, is_f32_tensor, shape_of
-from redpebble.passes.analysis.rowwise import dynamic_operands
+from ...dialect.ops.axis_maps import axis_map_of
+from ...dialect.ops.constants import ConstantOp, is_constant
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
+from ...dialect.ops.foreign import ForeignOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from ...dialect.shape_inference import argument_shapes, result_shapes
+from ...dialect.symbolic_sizes import Size, SymbolicShape, product
+from ...dialect.tensors import DYNAMIC, is_f32_tensor, shape_of
+from .rowwise import dynamic_operands
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.work import Layer
-from redpebble.passes.analysis.layer_costs import layers_of
-from redpebble.passes.analysis.permutation_groups import PermutationGroup, permutation_groups
-from redpebble.passes.analysis.weights import Indices, weight_of
-from redpebble.theory.neuron_order.neuron_groups import Axis, GroupedWeight, NeuronGroups
+from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.tensors import shape_of
+from ...kernels.work import Layer
+from ...theory.neuron_order.neuron_groups import Axis, GroupedWeight, NeuronGroups
+from .layer_costs import layers_of
+from .permutation_groups import PermutationGroup, permutation_groups
+from .weights import Indices, weight_of
 
 
 class NeuronView(NamedTuple):

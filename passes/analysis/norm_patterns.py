@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
-from redpebble.dialect.ops.layers import LayerNormOp, ReduceMeanOp, RmsNormOp
-from redpebble.dialect.provenance import copy_provenance
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.passes.analysis.per_feature_constants import entries_per_feature, featurewise_operands, single_entry
+from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
+from ...dialect.ops.layers import LayerNormOp, ReduceMeanOp, RmsNormOp
+from ...dialect.provenance import copy_provenance
+from ...dialect.tensors import DYNAMIC, shape_of
+from .per_feature_constants import entries_per_feature, featurewise_operands, single_entry
 
 NormOp = LayerNormOp | RmsNormOp
 Floats = NDArray[np.float32]

@@ -8,10 +8,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.partition import PartitionAttr
-from redpebble.dialect.tensors import shape_of
-from redpebble.passes.analysis.layer_chains import layer_chains, patterns_of, source_of
-from redpebble.theory.partition.partition import (
+from ...dialect.attributes.partition import PartitionAttr
+from ...dialect.tensors import shape_of
+from ...theory.partition.partition import (
     LayerPattern,
     LayerShare,
     LayerTraffic,
@@ -25,6 +24,7 @@ from redpebble.theory.partition.partition import (
     slices,
     traffic_of,
 )
+from .layer_chains import layer_chains, patterns_of, source_of
 
 Search = Callable[[Sequence[LayerPattern], Owners], Partition]
 """Finds a partition of a chain, for the owners of its inputs, which it chooses where they are `FREE`."""

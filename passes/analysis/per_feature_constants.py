@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import AddOp, BinaryOp, DivOp, MulOp, SubOp
-from redpebble.dialect.ops.layers import BatchNormOp
-from redpebble.dialect.tensors import DYNAMIC, shape_of
+from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.elementwise import AddOp, BinaryOp, DivOp, MulOp, SubOp
+from ...dialect.ops.layers import BatchNormOp
+from ...dialect.tensors import DYNAMIC, shape_of
 
 
 def entries_per_feature(value: SSAValue) -> NDArray[np.float32] | None:

@@ -14,9 +14,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.axis_maps import axis_map_of
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.tensors import DYNAMIC, is_f32_tensor, shape_of
+from ...dialect.ops.axis_maps import axis_map_of
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.tensors import DYNAMIC, is_f32_tensor, shape_of
 
 
 class Member:

@@ -8,8 +8,8 @@ from math import isclose
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
-from redpebble.passes.analysis.per_feature_constants import single_entry
+from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
+from .per_feature_constants import single_entry
 
 Monomial = tuple[SSAValue, ...]
 """Factors, in the order in which they were first met; () is the constant term."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.axis_maps import AxisMap, RowWise, axis_map_of
-from redpebble.dialect.ops.constants import is_constant
-from redpebble.dialect.ops.movement import ReshapeOp
-from redpebble.dialect.shape_inference import symbolic_shapes
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape, product
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.passes.analysis.per_feature_constants import entries_per_feature
+from ...dialect.ops.axis_maps import AxisMap, RowWise, axis_map_of
+from ...dialect.ops.constants import is_constant
+from ...dialect.ops.movement import ReshapeOp
+from ...dialect.shape_inference import symbolic_shapes
+from ...dialect.symbolic_sizes import Size, SymbolicShape, product
+from ...dialect.tensors import DYNAMIC, shape_of
+from .per_feature_constants import entries_per_feature
 
 
 def dynamic_operands(op: Operation) -> list[SSAValue]:

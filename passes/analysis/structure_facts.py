@@ -6,13 +6,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.structure_facts import FactAttr
-from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.sparse.patterns.bands_and_components import Connectivity
-from redpebble.sparse.patterns.hidden_blocks import Groups, alike_inputs, row_groups, usual_height
-from redpebble.sparse.patterns.n_of_m import n_of_m
-from redpebble.sparse.patterns.row_overlap import OverlapSample
-from redpebble.sparse.patterns.strides import strides_of
+from ...dialect.attributes.structure_facts import FactAttr
+from ...sparse.csr import CsrPattern, Indices
+from ...sparse.patterns.bands_and_components import Connectivity
+from ...sparse.patterns.hidden_blocks import Groups, alike_inputs, row_groups, usual_height
+from ...sparse.patterns.n_of_m import n_of_m
+from ...sparse.patterns.row_overlap import OverlapSample
+from ...sparse.patterns.strides import strides_of
 
 FEWEST: int = 16
 """Connections below which there is nothing to be found."""

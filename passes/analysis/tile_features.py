@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.tensors import shape_of
-from redpebble.passes.analysis.clusters import boundary_of
+from ...dialect.tensors import shape_of
+from .clusters import boundary_of
 
 
 def features_of(value: SSAValue) -> int:

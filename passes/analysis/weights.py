@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...sparse.csr import CscMatrix
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

@@ -5,17 +5,17 @@ from typing import Final
 
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import VALUES, take_value_names
-from redpebble.dialect.symbolic_sizes import SymbolicShape
-from redpebble.kernels.dense_work import OVERHEADS
-from redpebble.kernels.machine import DEFAULT_PRICES, Machine
-from redpebble.kernels.measured.activation_prices import activation_us, runtime_activation_us
-from redpebble.passes.analysis.rowwise import dynamic_operands
-from redpebble.passes.images.image_layers import ImageShares, dense_us, network_us, reads_or_yields_codes
+from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.provenance import VALUES, take_value_names
+from ...dialect.symbolic_sizes import SymbolicShape
+from ...kernels.activation_prices import activation_us, runtime_activation_us
+from ...kernels.dense_work import OVERHEADS
+from ...kernels.machine import DEFAULT_PRICES, Machine
+from ..analysis.rowwise import dynamic_operands
+from ..images.image_layers import ImageShares, dense_us, network_us, reads_or_yields_codes
 
 CERTAIN: Final = 1.15
 """Time of an activation over onnxruntime's from which on it is longer for certain."""

@@ -36,38 +36,31 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException, VerifyException
 
-from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS
-from redpebble.dialect.ops.attention import Attention
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
-from redpebble.dialect.ops.foreign import INT64, ForeignOp
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
-from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED
-from redpebble.dialect.ops.graphs.edges_of_call import EdgeListOp, SortEdgesOp
-from redpebble.dialect.ops.images import Conv2dOp, QuantizedConv2dOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ReshapeOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.provenance import node_name, set_provenance, value_name
-from redpebble.dialect.shape_inference import argument_shapes, described_shapes, result_shapes
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.kernels.families import is_dense
-from redpebble.kernels.machine import Machine, MachineOptions
-from redpebble.passes.analysis.clusters import Cluster, boundary_of, clusters_of
-from redpebble.passes.analysis.dominance import moving_ops
-from redpebble.passes.analysis.rowwise import Rows, dynamic_operands
-from redpebble.passes.analysis.weights import connection_count, weight_of
-from redpebble.passes.deployment.dear_ends import (
-    Activated,
-    dear_ends,
-    is_dear_activation,
-    is_dear_image,
-    split_ends,
-)
-from redpebble.passes.images.image_layers import (
+from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS
+from ...dialect.ops.attention import Attention
+from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, MulOp
+from ...dialect.ops.foreign import INT64, ForeignOp
+from ...dialect.ops.graphs.attend_edges import OVER_EDGES
+from ...dialect.ops.graphs.attend_sorted import OVER_SORTED
+from ...dialect.ops.graphs.edges_of_call import EdgeListOp, SortEdgesOp
+from ...dialect.ops.images import Conv2dOp, QuantizedConv2dOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.movement import ReshapeOp
+from ...dialect.ops.quantized_layers import QuantizedLayersOp
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.sparse_network import SparseNetworkOp
+from ...dialect.provenance import node_name, set_provenance, value_name
+from ...dialect.shape_inference import argument_shapes, described_shapes, result_shapes
+from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ...dialect.tensors import DYNAMIC, shape_of
+from ...kernels.families import is_dense
+from ...kernels.machine import Machine, MachineOptions
+from ..analysis.clusters import Cluster, boundary_of, clusters_of
+from ..analysis.dominance import moving_ops
+from ..analysis.rowwise import Rows, dynamic_operands
+from ..analysis.weights import connection_count, weight_of
+from ..images.image_layers import (
     ImageShares,
     behind_sparse,
     dense_us,
@@ -77,8 +70,15 @@ from redpebble.passes.images.image_layers import (
     network_us,
     pixels_of,
 )
-from redpebble.passes.kernels.kernels_at_rows import ANY_ROWS, ChosenKernels, gains
-from redpebble.passes.rewriting.outline import computing_ops, outline
+from ..kernels.kernels_at_rows import ANY_ROWS, ChosenKernels, gains
+from ..rewriting.outline import computing_ops, outline
+from .dear_ends import (
+    Activated,
+    dear_ends,
+    is_dear_activation,
+    is_dear_image,
+    split_ends,
+)
 
 LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | QuantizedConv2dOp | OVER_EDGES | OVER_SORTED
 """Ops after which a network is called."""

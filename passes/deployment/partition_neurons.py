@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException, VerifyException
 
-from redpebble.passes.analysis.partitioned_layers import partition_module, write_partition
+from ..analysis.partitioned_layers import partition_module, write_partition
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PartitionNeurons(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         # loads a compiler, which nothing else here needs
-        from redpebble.theory.partition.search import PartitionRequest, find_partition
+        from ...theory.partition.search import PartitionRequest, find_partition
 
         try:
             request = PartitionRequest(self.parts, self.imbalance, self.seed, self.proposals)

@@ -30,22 +30,22 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.grouped_layers import GroupedLayer, GroupedLayersOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile_chain import only_reader
-from redpebble.dialect.provenance import node_name, set_provenance, value_name
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.kernels.grouped_cost import LayerSize, rows_around
-from redpebble.passes.analysis.finiteness import nonfinite_values
-from redpebble.passes.analysis.weights import Floats, Indices, Weight
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.rewriting.grouped_weights import grouped_bias, grouped_weight, orders_of
-from redpebble.passes.rewriting.neuron_edits import is_partial
-from redpebble.passes.rewriting.parameters import bias_of, has_constant_parameters, place_constant, weight_of_linear
-from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.components.joint_parts import LayerParts, layer_parts
-from redpebble.theory.components.split_plan import LEAST_GAIN, Chain, Run, runs_that_pay
+from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.grouped_layers import GroupedLayer, GroupedLayersOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.tile_chain import only_reader
+from ...dialect.provenance import node_name, set_provenance, value_name
+from ...dialect.tensors import DYNAMIC, shape_of
+from ...kernels.grouped_cost import LayerSize, rows_around
+from ...sparse.csr import CscMatrix
+from ...theory.components.joint_parts import LayerParts, layer_parts
+from ...theory.components.split_plan import LEAST_GAIN, Chain, Run, runs_that_pay
+from ..analysis.finiteness import nonfinite_values
+from ..analysis.weights import Floats, Indices, Weight
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.grouped_weights import grouped_bias, grouped_weight, orders_of
+from ..rewriting.neuron_edits import is_partial
+from ..rewriting.parameters import bias_of, has_constant_parameters, place_constant, weight_of_linear
 
 MOST_WIDTHS: Final = 6
 """Widths of layers that a report lists."""

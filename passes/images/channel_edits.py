@@ -13,13 +13,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.ops.constants import ConstantOp, constant_array, is_constant
-from redpebble.dialect.ops.elementwise import ActivateOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
-from redpebble.dialect.provenance import copy_provenance
-from redpebble.dialect.tensors import f32_tensor, shape_of
-from redpebble.passes.analysis.finiteness import nonfinite_values
-from redpebble.passes.analysis.weights import (
+from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
+from ...dialect.ops.elementwise import ActivateOp
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
+from ...dialect.provenance import copy_provenance
+from ...dialect.tensors import f32_tensor, shape_of
+from ...sparse.csr import CscMatrix
+from ..analysis.finiteness import nonfinite_values
+from ..analysis.weights import (
     Doubles,
     Indices,
     Mask,
@@ -32,9 +33,8 @@ from redpebble.passes.analysis.weights import (
     with_outputs_ordered,
     without_outputs,
 )
-from redpebble.passes.rewriting.neuron_edits import is_partial
-from redpebble.passes.rewriting.parameters import place_constant
-from redpebble.sparse.csr import CscMatrix
+from ..rewriting.neuron_edits import is_partial
+from ..rewriting.parameters import place_constant
 
 ChannelStep = ActivateOp | Pool2dOp | Resample2dOp | Depthwise2dOp
 """Ops that keep channels apart."""

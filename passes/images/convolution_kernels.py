@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import FloatAttr, f64
 
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.images import Conv2dOp, image_shape
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.dense_work import dense_us
-from redpebble.kernels.families import block_counts
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, predicted_us
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.passes.analysis.layer_costs import layers_of
-from redpebble.passes.analysis.weights import density
-from redpebble.passes.images.channel_edits import kernel_of
-from redpebble.passes.images.image_layers import image_shares, tiles_of
+from ...dialect.attributes.kernels import KernelAttr
+from ...dialect.ops.images import Conv2dOp, image_shape
+from ...dialect.tensors import shape_of
+from ...kernels.dense_work import dense_us
+from ...kernels.families import block_counts
+from ...kernels.machine import Machine
+from ...kernels.prediction import candidates, predicted_us
+from ...kernels.tile_widths import PIXELS
+from ..analysis.layer_costs import layers_of
+from ..analysis.weights import density
+from .channel_edits import kernel_of
+from .image_layers import image_shares, tiles_of
 
 
 def choose_for_convolutions(convolutions: Sequence[Conv2dOp], machine: Machine) -> None:

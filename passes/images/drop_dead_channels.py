@@ -21,11 +21,12 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.attributes.activations import ActivationAttr, activate
-from redpebble.dialect.ops.elementwise import ActivateOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Resample2dOp
-from redpebble.passes.analysis.weights import Doubles, Mask, has_incoming, has_outgoing, product_with, without_inputs
-from redpebble.passes.images.channel_edits import (
+from ...dialect.attributes.activations import ActivationAttr, activate
+from ...dialect.ops.elementwise import ActivateOp
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Resample2dOp
+from ..analysis.weights import Doubles, Mask, has_incoming, has_outgoing, product_with, without_inputs
+from ..rewriting.erase_unused import erase_unused
+from .channel_edits import (
     Channels,
     by_channel,
     channels_of,
@@ -39,7 +40,6 @@ from redpebble.passes.images.channel_edits import (
     set_offsets,
     taps_of,
 )
-from redpebble.passes.rewriting.erase_unused import erase_unused
 
 
 class DropDeadChannels(ModulePass):

@@ -26,15 +26,15 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.ops.image_network import ImageNetworkOp
-from redpebble.dialect.ops.images import ImageLayerOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.shape_inference import symbolic_shapes
-from redpebble.dialect.symbolic_sizes import Size
-from redpebble.passes.analysis.clusters import boundary_of, clusters_of
-from redpebble.passes.analysis.dominance import moving_ops
-from redpebble.passes.images.image_layers import image_counts, is_found, network_us, stages_of
-from redpebble.passes.rewriting.outline import computing_ops, outline
+from ...dialect.ops.image_network import ImageNetworkOp
+from ...dialect.ops.images import ImageLayerOp
+from ...dialect.ops.regions import YieldOp
+from ...dialect.shape_inference import symbolic_shapes
+from ...dialect.symbolic_sizes import Size
+from ..analysis.clusters import boundary_of, clusters_of
+from ..analysis.dominance import moving_ops
+from ..rewriting.outline import computing_ops, outline
+from .image_layers import image_counts, is_found, network_us, stages_of
 
 
 @dataclass(frozen=True)

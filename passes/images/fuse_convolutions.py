@@ -24,18 +24,18 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import ConstantOp, constant_array, is_constant
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, spreads_of
-from redpebble.dialect.ops.layers import BatchNormOp
-from redpebble.dialect.provenance import copy_provenance, keep_value_name, take_value_names
-from redpebble.passes.analysis.per_feature_constants import affine_of_batch_norm
-from redpebble.passes.analysis.weights import constant_for, entries_of, scaled_outputs, weight_of
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.rewriting.parameters import place_constant
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
+from ...dialect.ops.elementwise import ActivateOp, AddOp
+from ...dialect.ops.foreign import ForeignOp
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, spreads_of
+from ...dialect.ops.layers import BatchNormOp
+from ...dialect.provenance import copy_provenance, keep_value_name, take_value_names
+from ..analysis.per_feature_constants import affine_of_batch_norm
+from ..analysis.weights import constant_for, entries_of, scaled_outputs, weight_of
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.parameters import place_constant
 
 
 class FuseConvolutions(ModulePass):

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.activations import OF_FEW_INSTRUCTIONS
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp, rounds_to_codes
-from redpebble.dialect.ops.images import (
+from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS
+from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp, rounds_to_codes
+from ...dialect.ops.images import (
     Conv2dOp,
     Depthwise2dOp,
     ImageLayerOp,
@@ -19,17 +19,17 @@ from redpebble.dialect.ops.images import (
     is_image_rank,
     spreads_of,
 )
-from redpebble.dialect.ops.layers import BatchNormOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.kernels.machine import DEFAULT_PRICES, Machine
-from redpebble.kernels.measured.activation_prices import activation_us, runtime_activation_us
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.kernels.work import misses
-from redpebble.passes.analysis.clusters import boundary_of
-from redpebble.passes.analysis.per_feature_constants import affine_of_batch_norm
-from redpebble.passes.analysis.rowwise import dynamic_operands
+from ...dialect.ops.layers import BatchNormOp
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ...dialect.tensors import DYNAMIC, shape_of
+from ...kernels.activation_prices import activation_us, runtime_activation_us
+from ...kernels.machine import DEFAULT_PRICES, Machine
+from ...kernels.tile_widths import PIXELS
+from ...kernels.work import misses
+from ..analysis.clusters import boundary_of
+from ..analysis.per_feature_constants import affine_of_batch_norm
+from ..analysis.rowwise import dynamic_operands
 
 IMAGES: Final = Size.symbol("%images")
 """Tells rows that are images from others."""

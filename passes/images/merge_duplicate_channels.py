@@ -19,9 +19,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.ops.images import Conv2dOp
-from redpebble.passes.analysis.weights import Indices, entries_of, with_inputs_added
-from redpebble.passes.images.channel_edits import (
+from ...dialect.ops.images import Conv2dOp
+from ..analysis.weights import Indices, entries_of, with_inputs_added
+from ..rewriting.erase_unused import erase_unused
+from ..simplify.merge_duplicate_neurons import first_equal_outputs
+from .channel_edits import (
     channels_of,
     constants_of,
     convolutions_with_channels,
@@ -32,8 +34,6 @@ from redpebble.passes.images.channel_edits import (
     rows_of,
     set_kernel,
 )
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.simplify.merge_duplicate_neurons import first_equal_outputs
 
 
 class MergeDuplicateChannels(ModulePass):

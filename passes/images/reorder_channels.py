@@ -19,9 +19,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.ops.images import Conv2dOp
-from redpebble.passes.analysis.weights import Indices
-from redpebble.passes.images.channel_edits import (
+from ...dialect.ops.images import Conv2dOp
+from ...sparse.csr import CscMatrix
+from ..analysis.weights import Indices
+from ..rewriting.erase_unused import erase_unused
+from .channel_edits import (
     Channels,
     channels_of,
     convolutions_with_channels,
@@ -29,8 +31,6 @@ from redpebble.passes.images.channel_edits import (
     order_channels,
     taps_of,
 )
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.sparse.csr import CscMatrix
 
 UNEVEN: Final = 2.0
 """Variance of the connections that leave a channel, over their mean, from which on it pays: random masks have 0.9."""

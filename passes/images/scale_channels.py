@@ -17,15 +17,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.attributes.window import WindowAttr
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp
-from redpebble.dialect.ops.images import Depthwise2dOp, ImageLayerOp, is_image_rank
-from redpebble.dialect.ops.layers import BatchNormOp
-from redpebble.dialect.provenance import copy_provenance, take_value_names
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.passes.analysis.per_feature_constants import affine_of_batch_norm
-from redpebble.passes.rewriting.erase_unused import erase_unused
+from ...dialect.attributes.window import WindowAttr
+from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.elementwise import ActivateOp
+from ...dialect.ops.images import Depthwise2dOp, ImageLayerOp, is_image_rank
+from ...dialect.ops.layers import BatchNormOp
+from ...dialect.provenance import copy_provenance, take_value_names
+from ...dialect.tensors import DYNAMIC, shape_of
+from ..analysis.per_feature_constants import affine_of_batch_norm
+from ..rewriting.erase_unused import erase_unused
 
 
 class ScaleChannels(ModulePass):

@@ -27,17 +27,17 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
-from redpebble.dialect.attributes.transfers import POLICIES, InstanceBoundAttr
-from redpebble.dialect.ops.images import Conv2dOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.passes.analysis.weights import Weight, weight_of
-from redpebble.sparse.csr import CscMatrix
-from redpebble.sparse.neuron_graph import NeuronGraph, chain_graph
-from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
-from redpebble.theory.pebbling.machine import Memory
-from redpebble.theory.pebbling.orders.simple_orders import pull_order
+from ...dialect.attributes.io_bounds import IoBoundsAttr
+from ...dialect.attributes.transfers import POLICIES, InstanceBoundAttr
+from ...dialect.ops.images import Conv2dOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.network import NetworkOp
+from ...sparse.csr import CscMatrix
+from ...sparse.neuron_graph import NeuronGraph, chain_graph
+from ...theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
+from ...theory.pebbling.machine import Memory
+from ...theory.pebbling.orders.simple_orders import pull_order
+from ..analysis.weights import Weight, weight_of
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class AnnotateIoBounds(ModulePass):
 
     def _instance_bound(self, network: NeuronGraph, memory: int) -> InstanceBoundAttr:
         # loads a compiler, which nothing else here needs
-        from redpebble.theory.pebbling.machine_compiled import count_transfers
+        from ...theory.pebbling.machine_compiled import count_transfers
 
         if self.policy not in POLICIES:
             raise PassFailedException(f"{self.name}: policy {self.policy!r}, accepted are {', '.join(POLICIES)}")

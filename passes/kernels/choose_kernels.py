@@ -32,26 +32,26 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.images import Conv2dOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import node_name
-from redpebble.kernels.families import block_counts
-from redpebble.kernels.machine import Machine, MachineOptions
-from redpebble.kernels.similar_layers import Likeness, likeness_of
-from redpebble.kernels.tile_widths import WIDTHS, times_of_rows
-from redpebble.kernels.work import Layer
-from redpebble.passes.analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
-from redpebble.passes.analysis.layer_costs import (
+from ...dialect.attributes.kernels import KernelAttr
+from ...dialect.ops.images import Conv2dOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.provenance import node_name
+from ...kernels.families import block_counts
+from ...kernels.machine import Machine, MachineOptions
+from ...kernels.similar_layers import Likeness, likeness_of
+from ...kernels.tile_widths import WIDTHS, times_of_rows
+from ...kernels.work import Layer
+from ...sparse.csr import CscMatrix
+from ..analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
+from ..analysis.layer_costs import (
     layer_key,
     layers_of_ops,
     read_bytes,
     take_measurements,
     times_by_layer,
 )
-from redpebble.passes.analysis.weights import Weight, density, weight_of
-from redpebble.passes.images.convolution_kernels import choose_for_convolutions
-from redpebble.sparse.csr import CscMatrix
+from ..analysis.weights import Weight, density, weight_of
+from ..images.convolution_kernels import choose_for_convolutions
 
 WORTH_PACKING: Final = 0.97
 """A family that no wider tile uses is packed for itself, so it has to be faster by more than this."""

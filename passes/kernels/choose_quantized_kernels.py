@@ -26,13 +26,13 @@ from xdsl.dialects.builtin import FloatAttr, ModuleOp, f64
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.constants import constant_matrix
-from redpebble.dialect.ops.images import QuantizedConv2dOp, image_shape
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.byte_quads import COLUMNS, LEAST_COLUMNS
-from redpebble.kernels.byte_times import (
+from ...dialect.attributes.kernels import KernelAttr
+from ...dialect.ops.constants import constant_matrix
+from ...dialect.ops.images import QuantizedConv2dOp, image_shape
+from ...dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from ...dialect.tensors import shape_of
+from ...kernels.byte_quads import COLUMNS, LEAST_COLUMNS
+from ...kernels.byte_times import (
     DEFAULT,
     FORMS,
     LOOKUP,
@@ -44,10 +44,10 @@ from redpebble.kernels.byte_times import (
     DenseIntegers,
     predicted,
 )
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.tile_widths import PIXELS
-from redpebble.passes.images.image_layers import pixels_of, tiles_of
-from redpebble.sparse.csr import CscMatrix
+from ...kernels.machine import Machine
+from ...kernels.tile_widths import PIXELS
+from ...sparse.csr import CscMatrix
+from ..images.image_layers import pixels_of, tiles_of
 
 GROUPED: Final = 8
 """Times that a product of a dense convolution of several groups takes of one of a single group."""

@@ -24,13 +24,13 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.attributes.row_panels import PanelsAttr
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
-from redpebble.passes.analysis.structure_facts import facts_of
-from redpebble.sparse.csr import CsrPattern
-from redpebble.sparse.patterns.row_overlap import OverlapSample
-from redpebble.sparse.patterns.similar_rows import Panel, first_alike, panels_of, panels_of_groups
+from ...dialect.attributes.row_panels import PanelsAttr
+from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.graphs.attend_edges import OVER_EDGES
+from ...sparse.csr import CsrPattern
+from ...sparse.patterns.row_overlap import OverlapSample
+from ...sparse.patterns.similar_rows import Panel, first_alike, panels_of, panels_of_groups
+from ..analysis.structure_facts import facts_of
 
 
 @dataclass(frozen=True)

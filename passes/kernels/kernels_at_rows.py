@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from redpebble.kernels.dense_work import OVERHEADS, rows_share, runtime_times
-from redpebble.kernels.families import FAMILIES, is_dense, takes_any_rows
-from redpebble.kernels.machine import DEFAULT_PRICES, Machine
-from redpebble.kernels.tile_widths import MIXED, least_rows, tiles_of
+from ...kernels.dense_work import OVERHEADS, rows_share, runtime_times
+from ...kernels.families import FAMILIES, is_dense, takes_any_rows
+from ...kernels.machine import DEFAULT_PRICES, Machine
+from ...kernels.tile_widths import MIXED, least_rows, tiles_of
 
 ANY_ROWS: Final = range(1, 257)
 """Numbers of rows that stand for any: more of them are cut into the same tiles."""

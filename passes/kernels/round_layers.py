@@ -25,18 +25,18 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.layers import BFLOAT, LinearOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.provenance import copy_provenance, node_name
-from redpebble.foundation.bfloat import rounded_to_bfloat
-from redpebble.kernels.machine import DEFAULT_PRICES, Machine
-from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
-from redpebble.passes.analysis.block_choices import LayerTimes, with_blocks
-from redpebble.passes.analysis.layer_costs import layers_of
-from redpebble.passes.kernels.choose_kernels import kernel_for
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.layers import BFLOAT, LinearOp
+from ...dialect.ops.sparse_network import SparseNetworkOp
+from ...dialect.provenance import copy_provenance, node_name
+from ...foundation.bfloat import rounded_to_bfloat
+from ...kernels.machine import DEFAULT_PRICES, Machine
+from ...kernels.tile_widths import WIDTHS, time_of_rows
+from ...sparse.csr import CscMatrix
+from ..analysis.block_choices import LayerTimes, with_blocks
+from ..analysis.layer_costs import layers_of
+from ..rewriting.erase_unused import erase_unused
+from .choose_kernels import kernel_for
 
 ROUNDED: Final = "pebble.rounded"
 """The attribute of a module that says which layers compute with bfloat16, and which do not."""

@@ -24,17 +24,17 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr, copied
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.symbolic_sizes import Size
-from redpebble.dialect.tensors import DYNAMIC, shape_of, size_of
-from redpebble.passes.analysis.clusters import boundary_of, clusters_of
-from redpebble.passes.analysis.dominance import moving_ops
-from redpebble.passes.analysis.network_rows import NetworkRows
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.rewriting.network_builder import NetworkBuilder
-from redpebble.passes.rewriting.outline import computing_ops, outline
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr, copied
+from ...dialect.ops.network import NetworkOp
+from ...dialect.symbolic_sizes import Size
+from ...dialect.tensors import DYNAMIC, shape_of, size_of
+from ..analysis.clusters import boundary_of, clusters_of
+from ..analysis.dominance import moving_ops
+from ..analysis.network_rows import NetworkRows
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.network_builder import NetworkBuilder
+from ..rewriting.outline import computing_ops, outline
 
 
 @dataclass(frozen=True)

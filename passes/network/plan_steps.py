@@ -19,11 +19,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.attributes.memory_steps import ACTIVATE, CONNECT, LOAD_BIAS, LOAD_ROW, STORE_ROW
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.dialect.tensors import dense_indices, indices_of
-from redpebble.theory.pebbling.machine import Memory, Policy
-from redpebble.theory.pebbling.machine_steps import StepKind, plan_steps
+from ...dialect.attributes.memory_steps import ACTIVATE, CONNECT, LOAD_BIAS, LOAD_ROW, STORE_ROW
+from ...dialect.ops.network import NetworkOp
+from ...dialect.tensors import dense_indices, indices_of
+from ...theory.pebbling.machine import Memory, Policy
+from ...theory.pebbling.machine_steps import StepKind, plan_steps
 
 KINDS = {
     StepKind.LOAD_BIAS: LOAD_BIAS,

@@ -19,9 +19,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.theory.pebbling.machine import TransferCount
-from redpebble.theory.pebbling.search.search import SearchRequest, search_order
+from ...dialect.ops.network import NetworkOp
+from ...theory.pebbling.machine import TransferCount
+from ...theory.pebbling.search.search import SearchRequest, search_order
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.attributes.target_walk import TargetWalkAttr
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.graphs.aggregate_cost import FEATURE_BYTES
-from redpebble.kernels.machine import Machine
-from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.neuron_order.target_walks import distinct_share, near_walk, walked
+from ...dialect.attributes.target_walk import TargetWalkAttr
+from ...dialect.ops.graphs.attend_edges import OVER_EDGES
+from ...dialect.tensors import shape_of
+from ...kernels.graphs.aggregate_cost import FEATURE_BYTES
+from ...kernels.machine import Machine
+from ...sparse.csr import CscMatrix
+from ...theory.neuron_order.target_walks import distinct_share, near_walk, walked
 
 MARKEDLY_FEWER: Final = 0.9
 """Share of the sources read anew without a walk below which the walk takes place."""

@@ -21,12 +21,12 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.attributes.row_panels import PanelsAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.provenance import copy_provenance
-from redpebble.dialect.tensors import shape_of
-from redpebble.passes.analysis.permutation_groups import PermutationGroup, permutation_groups
-from redpebble.passes.analysis.weights import Indices, with_inputs_ordered, with_outputs_ordered
+from ...dialect.attributes.row_panels import PanelsAttr
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.provenance import copy_provenance
+from ...dialect.tensors import shape_of
+from ..analysis.permutation_groups import PermutationGroup, permutation_groups
+from ..analysis.weights import Indices, with_inputs_ordered, with_outputs_ordered
 
 
 @dataclass(frozen=True)

@@ -24,11 +24,11 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.provenance import ORDER
-from redpebble.kernels.machine import Machine
-from redpebble.passes.analysis.neuron_view import NeuronView, neuron_view
-from redpebble.passes.neuron_order.permute_neurons import permute
-from redpebble.theory.neuron_order.search import ORDERS, Reordering, Request, reorder
+from ...dialect.provenance import ORDER
+from ...kernels.machine import Machine
+from ...theory.neuron_order.search import ORDERS, Reordering, Request, reorder
+from ..analysis.neuron_view import NeuronView, neuron_view
+from .permute_neurons import permute
 
 AUTO: Final = "auto"
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redpebble.passes.analysis.weights import Doubles, Floats, Indices, Weight
-from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.components.joint_parts import NOWHERE
-from redpebble.theory.components.split_plan import Segment, in_place
+from ...sparse.csr import CscMatrix
+from ...theory.components.joint_parts import NOWHERE
+from ...theory.components.split_plan import Segment, in_place
+from ..analysis.weights import Doubles, Floats, Indices, Weight
 
 
 def positions_of(members: Indices, count: int) -> Indices:

@@ -11,15 +11,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import origin_of, set_provenance, value_name
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.kernels.machine import Machine
-from redpebble.passes.analysis.layer_costs import linear_us
-from redpebble.passes.analysis.weights import Floats, Weight, entries_of, weight_of
-from redpebble.passes.rewriting.parameters import SMALLEST_NORMAL
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
+from ...dialect.ops.layers import LinearOp
+from ...dialect.provenance import origin_of, set_provenance, value_name
+from ...dialect.tensors import DYNAMIC, shape_of
+from ...kernels.machine import Machine
+from ...sparse.csr import CscMatrix
+from ..analysis.layer_costs import linear_us
+from ..analysis.weights import Floats, Weight, entries_of, weight_of
+from .parameters import SMALLEST_NORMAL
 
 WORTH_IT: Final = 0.9
 """Share of the time of two layers below which one takes their place: it rounds otherwise than they do."""

@@ -14,16 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.weighted_graph import WeightedGraph
-from redpebble.dialect.ops.constants import constant_array
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.passes.analysis.weights import weight_of
-from redpebble.sparse.csr import CscMatrix
-from redpebble.sparse.neuron_graph import NeuronGraph
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.attributes.weighted_graph import WeightedGraph
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
+from ...dialect.tensors import shape_of
+from ...sparse.csr import CscMatrix
+from ...sparse.neuron_graph import NeuronGraph
+from ..analysis.weights import weight_of
 
 Ids = NDArray[np.int64]
 Doubles = NDArray[np.float64]

@@ -4,10 +4,10 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, Modul
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from redpebble.dialect.ops.constants import is_constant
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.symbolic_sizes import DIMS, NAME
+from ...dialect.ops.constants import is_constant
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.sparse_network import SparseNetworkOp
+from ...dialect.symbolic_sizes import DIMS, NAME
 
 
 def network_module(network: SparseNetworkOp) -> ModuleOp:

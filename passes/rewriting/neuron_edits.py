@@ -14,15 +14,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp, DivOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import f32_tensor, shape_of
-from redpebble.passes.analysis.finiteness import has_nonfinite_parameter, nonfinite_values
-from redpebble.passes.analysis.per_feature_constants import featurewise_operands
-from redpebble.passes.analysis.weights import Floats, Indices, Mask, finite_inputs, finite_outputs, without_outputs
-from redpebble.passes.rewriting.parameters import (
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp, DivOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.tensors import f32_tensor, shape_of
+from ..analysis.finiteness import has_nonfinite_parameter, nonfinite_values
+from ..analysis.per_feature_constants import featurewise_operands
+from ..analysis.weights import Floats, Indices, Mask, finite_inputs, finite_outputs, without_outputs
+from .parameters import (
     bias_of,
     has_constant_parameters,
     place_constant,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import Block, Operation
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.passes.analysis.clusters import Cluster
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ..analysis.clusters import Cluster
 
 Replacement = Callable[[Sequence[Operation]], Sequence[Operation] | None]
 """Returns the ops that take the place of some, whose results they have taken over; None where these stay."""

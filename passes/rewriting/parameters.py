@@ -4,11 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import copy_provenance
-from redpebble.passes.analysis.per_feature_constants import Affine, entries_per_feature
-from redpebble.passes.analysis.weights import (
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.provenance import copy_provenance
+from ..analysis.per_feature_constants import Affine, entries_per_feature
+from ..analysis.weights import (
     Weight,
     constant_for,
     entries_of,

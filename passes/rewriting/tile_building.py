@@ -8,17 +8,17 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.attributes.schedule import ScheduleAttr
-from redpebble.dialect.ops.axis_maps import axis_map_of
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.tile import TileOp, tile_type
-from redpebble.dialect.provenance import copy_provenance
-from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
-from redpebble.passes.analysis.clusters import boundary_of
-from redpebble.passes.analysis.per_feature_constants import entries_per_feature
-from redpebble.passes.analysis.rowwise import Rows
+from ...dialect.attributes.schedule import ScheduleAttr
+from ...dialect.ops.axis_maps import axis_map_of
+from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.tile import TileOp, tile_type
+from ...dialect.provenance import copy_provenance
+from ...dialect.tensors import DYNAMIC, f32_tensor, shape_of
+from ..analysis.clusters import boundary_of
+from ..analysis.per_feature_constants import entries_per_feature
+from ..analysis.rowwise import Rows
 
 
 @dataclass(frozen=True)

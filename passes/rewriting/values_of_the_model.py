@@ -20,11 +20,11 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import OpResult
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from redpebble.dialect.ops.movement import ReshapeOp, copied
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.provenance import origin_of, set_provenance, value_name
-from redpebble.dialect.tensors import DYNAMIC, shape_of
+from ...dialect.ops.movement import ReshapeOp, copied
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.sparse_network import SparseNetworkOp
+from ...dialect.provenance import origin_of, set_provenance, value_name
+from ...dialect.tensors import DYNAMIC, shape_of
 
 
 def read_and_yield_what_the_model_has(module: ModuleOp) -> None:

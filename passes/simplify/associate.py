@@ -29,17 +29,17 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from redpebble.dialect.attributes.product_order import GRAPH_FIRST, WEIGHTS_FIRST, ProductOrderAttr
-from redpebble.dialect.ops.graphs.aggregate import NOTHING, AggregateOp, AtTargets
-from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, SortEdgesOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import origin_of, set_provenance, value_name
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.graphs.aggregate_cost import GraphWork, aggregate_us, work_of_call
-from redpebble.kernels.machine import Machine, MachineOptions
-from redpebble.passes.analysis.layer_costs import linear_us
-from redpebble.passes.analysis.weights import weight_of
-from redpebble.passes.rewriting.multiply_weights import multiply_weights
+from ...dialect.attributes.product_order import GRAPH_FIRST, WEIGHTS_FIRST, ProductOrderAttr
+from ...dialect.ops.graphs.aggregate import NOTHING, AggregateOp, AtTargets
+from ...dialect.ops.graphs.edges_of_call import AggregateSortedOp, SortEdgesOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.provenance import origin_of, set_provenance, value_name
+from ...dialect.tensors import shape_of
+from ...kernels.graphs.aggregate_cost import GraphWork, aggregate_us, work_of_call
+from ...kernels.machine import Machine, MachineOptions
+from ..analysis.layer_costs import linear_us
+from ..analysis.weights import weight_of
+from ..rewriting.multiply_weights import multiply_weights
 
 WORTH_IT = 0.98
 """Share of the time of weights first up to which the graph comes first; at equal times weights first is faster."""

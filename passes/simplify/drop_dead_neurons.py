@@ -24,19 +24,19 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.attributes.activations import activate
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.semantics.interpreter import evaluate
-from redpebble.passes.analysis.weights import Doubles, Mask, has_incoming, has_outgoing, product_with, without_inputs
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.rewriting.neuron_edits import (
+from ...dialect.attributes.activations import activate
+from ...dialect.ops.layers import LinearOp
+from ...dialect.semantics.interpreter import evaluate
+from ..analysis.weights import Doubles, Mask, has_incoming, has_outgoing, product_with, without_inputs
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.neuron_edits import (
     Neurons,
     finite_neurons,
     keep_neurons,
     layers_with_neurons,
     neurons_of,
 )
-from redpebble.passes.rewriting.parameters import bias_of, set_bias, set_weight, weight_of_linear
+from ..rewriting.parameters import bias_of, set_bias, set_weight, weight_of_linear
 
 
 class DropDeadNeurons(ModulePass):

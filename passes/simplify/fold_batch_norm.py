@@ -22,14 +22,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import AddOp, MulOp
-from redpebble.dialect.ops.layers import BatchNormOp, LinearOp
-from redpebble.dialect.provenance import copy_provenance, origin_of, set_provenance, take_value_names
-from redpebble.dialect.tensors import shape_of
-from redpebble.passes.analysis.per_feature_constants import Affine, affine_of_batch_norm
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.rewriting.parameters import (
+from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.elementwise import AddOp, MulOp
+from ...dialect.ops.layers import BatchNormOp, LinearOp
+from ...dialect.provenance import copy_provenance, origin_of, set_provenance, take_value_names
+from ...dialect.tensors import shape_of
+from ..analysis.per_feature_constants import Affine, affine_of_batch_norm
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.parameters import (
     absorb_before,
     absorb_behind,
     has_constant_parameters,

@@ -25,13 +25,13 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.ops.axis_maps import HasAxisMap
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.provenance import origin_of, set_provenance, value_name
-from redpebble.dialect.semantics.interpreter import evaluate
-from redpebble.dialect.tensors import shape_of, size_of
-from redpebble.passes.rewriting.erase_unused import erase_unused
+from ...dialect.ops.axis_maps import HasAxisMap
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
+from ...dialect.ops.graphs.aggregate import AggregateOp
+from ...dialect.provenance import origin_of, set_provenance, value_name
+from ...dialect.semantics.interpreter import evaluate
+from ...dialect.tensors import shape_of, size_of
+from ..rewriting.erase_unused import erase_unused
 
 MOST_DENSE: Final = 1 << 24
 """Values of a sparse weight, zeros included, up to which it is worth making dense once."""

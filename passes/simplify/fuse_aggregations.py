@@ -26,18 +26,18 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
-from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED
-from redpebble.dialect.provenance import take_value_names
-from redpebble.dialect.tensors import shape_of
-from redpebble.passes.analysis.per_feature_constants import entries_per_feature, single_entry
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.rewriting.parameters import place_constant
-from redpebble.sparse.csr import CscMatrix
-from redpebble.sparse.edges import EdgeList
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp
+from ...dialect.ops.graphs.aggregate import AggregateOp
+from ...dialect.ops.graphs.attend_edges import OVER_EDGES
+from ...dialect.ops.graphs.attend_sorted import OVER_SORTED
+from ...dialect.provenance import take_value_names
+from ...dialect.tensors import shape_of
+from ...sparse.csr import CscMatrix
+from ...sparse.edges import EdgeList
+from ..analysis.per_feature_constants import entries_per_feature, single_entry
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.parameters import place_constant
 
 OverGraph = OVER_EDGES | OVER_SORTED
 """Ops that take bias and activation; only sums over the edges of a constant graph take more."""

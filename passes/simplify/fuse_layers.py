@@ -21,12 +21,12 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.ops.elementwise import ActivateOp, BinaryOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import take_value_names
-from redpebble.passes.analysis.per_feature_constants import affine_of
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.rewriting.parameters import (
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.provenance import take_value_names
+from ..analysis.per_feature_constants import affine_of
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.parameters import (
     absorb_before,
     absorb_behind,
     has_constant_parameters,

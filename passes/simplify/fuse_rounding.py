@@ -18,12 +18,12 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.ops.elementwise import ActivateOp
-from redpebble.dialect.ops.layers import BFLOAT, LinearOp
-from redpebble.foundation.bfloat import rounded_to_bfloat
-from redpebble.passes.analysis.weights import weight_of
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.elementwise import ActivateOp
+from ...dialect.ops.layers import BFLOAT, LinearOp
+from ...foundation.bfloat import rounded_to_bfloat
+from ...sparse.csr import CscMatrix
+from ..analysis.weights import weight_of
+from ..rewriting.erase_unused import erase_unused
 
 
 class FuseRounding(ModulePass):

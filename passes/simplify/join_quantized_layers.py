@@ -21,13 +21,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import ConstantOp, constant_array
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.provenance import copy_provenance
-from redpebble.passes.analysis.per_feature_constants import featurewise_operands
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.constants import ConstantOp, constant_array
+from ...dialect.ops.elementwise import ActivateOp, AddOp
+from ...dialect.ops.quantized_layers import QuantizedLayersOp
+from ...dialect.provenance import copy_provenance
+from ..analysis.per_feature_constants import featurewise_operands
 
 
 @dataclass(frozen=True)

@@ -20,19 +20,19 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.passes.analysis.weights import Floats, Indices, Mask, Weight, entries_of, with_inputs_added
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.rewriting.neuron_edits import (
+from ...dialect.ops.layers import LinearOp
+from ...sparse.csr import CscMatrix
+from ...sparse.fingerprints import Pairs, equal_lists, first_equal, scrambled, sums_between
+from ..analysis.weights import Floats, Indices, Mask, Weight, entries_of, with_inputs_added
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.neuron_edits import (
     Neurons,
     finite_neurons,
     keep_neurons,
     layers_with_neurons,
     neurons_of,
 )
-from redpebble.passes.rewriting.parameters import bias_of, set_weight, weight_of_linear
-from redpebble.sparse.csr import CscMatrix
-from redpebble.sparse.fingerprints import Pairs, equal_lists, first_equal, scrambled, sums_between
+from ..rewriting.parameters import bias_of, set_weight, weight_of_linear
 
 
 class MergeDuplicateNeurons(ModulePass):

@@ -27,10 +27,10 @@ from xdsl.pattern_rewriter import (
     RewritePattern,
 )
 
-from redpebble.dialect.ops.elementwise import BinaryOp
-from redpebble.passes.analysis.activation_patterns import recognized_activation
-from redpebble.passes.analysis.norm_patterns import norm_with_parameters, recognized_norm
-from redpebble.passes.rewriting.erase_unused import erase_unused
+from ...dialect.ops.elementwise import BinaryOp
+from ..analysis.activation_patterns import recognized_activation
+from ..analysis.norm_patterns import norm_with_parameters, recognized_norm
+from ..rewriting.erase_unused import erase_unused
 
 
 class RecognizeActivation(RewritePattern):

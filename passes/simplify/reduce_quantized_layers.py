@@ -25,12 +25,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.constants import ConstantOp, constant_array
-from redpebble.dialect.ops.quantized_layers import GREATEST_BIAS, GREATEST_WEIGHT, QuantizedLayer, QuantizedLayersOp
-from redpebble.dialect.provenance import copy_provenance
-from redpebble.dialect.semantics.quantized import constant_steps, rounds_sums
-from redpebble.passes.analysis.weights import (
+from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.constants import ConstantOp, constant_array
+from ...dialect.ops.quantized_layers import GREATEST_BIAS, GREATEST_WEIGHT, QuantizedLayer, QuantizedLayersOp
+from ...dialect.provenance import copy_provenance
+from ...dialect.semantics.quantized import constant_steps, rounds_sums
+from ...sparse.csr import CscMatrix
+from ..analysis.weights import (
     Doubles,
     Floats,
     Indices,
@@ -45,9 +46,8 @@ from redpebble.passes.analysis.weights import (
     without_inputs,
     without_outputs,
 )
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.rewriting.parameters import place_constant
-from redpebble.sparse.csr import CscMatrix
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.parameters import place_constant
 
 
 class _Layer(NamedTuple):

@@ -23,14 +23,14 @@ from xdsl.ir import SSAValue, Use
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.images import Conv2dOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import copy_provenance
-from redpebble.passes.analysis.finiteness import nonfinite_values
-from redpebble.passes.analysis.weights import density, weight_of
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.images import Conv2dOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.provenance import copy_provenance
+from ...sparse.csr import CscMatrix
+from ..analysis.finiteness import nonfinite_values
+from ..analysis.weights import density, weight_of
+from ..rewriting.erase_unused import erase_unused
 
 DEFAULT_THRESHOLD: Final = 0.62
 """Density; above it no sparse kernel is faster than a dense one, see `redpebble.passes.kernels.choose_kernels`."""

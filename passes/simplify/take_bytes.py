@@ -23,12 +23,12 @@ from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.foreign import CODES, ForeignOp, ForeignType
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.provenance import origin_of, set_provenance, value_name
-from redpebble.dialect.semantics.quantized import rounds_sums
-from redpebble.dialect.tensors import byte_kind, byte_tensor, shape_of
+from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.foreign import CODES, ForeignOp, ForeignType
+from ...dialect.ops.quantized_layers import QuantizedLayersOp
+from ...dialect.provenance import origin_of, set_provenance, value_name
+from ...dialect.semantics.quantized import rounds_sums
+from ...dialect.tensors import byte_kind, byte_tensor, shape_of
 
 FROM_CODES: Final = "ai.onnx::DequantizeLinear"
 TO_CODES: Final = "ai.onnx::QuantizeLinear"

@@ -22,11 +22,11 @@ from xdsl.dialects.func import ReturnOp
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.tile_chain import chain_of
-from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr, first_kept_zero
-from redpebble.dialect.tensors import shape_of
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.ops.tile_chain import chain_of
+from ...dialect.ops.tile_dead_rows import DeadRowsAttr, first_kept_zero
+from ...dialect.tensors import shape_of
 
 WIDTHS: Final = (48, 32, 16)
 """Columns of a tile, the most first: three or two vectors of 16 fill the registers beside those of eight rows."""

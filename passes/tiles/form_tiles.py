@@ -37,23 +37,23 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.attributes.schedule import ScheduleAttr
-from redpebble.dialect.ops.axis_maps import RowMajor, RowWise
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.provenance import node_name
-from redpebble.kernels.families import takes_any_rows
-from redpebble.kernels.tile_costs import boundary_us
-from redpebble.kernels.tile_widths import REPLACING, TILE_WIDTHS, WIDTHS, widths_in_use
-from redpebble.passes.analysis.clusters import clusters_of
-from redpebble.passes.analysis.dominance import moving_ops
-from redpebble.passes.analysis.layer_times import kernel_us, rows_at
-from redpebble.passes.analysis.rowwise import Rows
-from redpebble.passes.analysis.tile_features import boundary_features
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.rewriting.outline import computing_ops, outline
-from redpebble.passes.rewriting.tile_building import TileBuilder
+from ...dialect.attributes.kernels import KernelAttr
+from ...dialect.attributes.schedule import ScheduleAttr
+from ...dialect.ops.axis_maps import RowMajor, RowWise
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.provenance import node_name
+from ...kernels.families import takes_any_rows
+from ...kernels.tile_costs import boundary_us
+from ...kernels.tile_widths import REPLACING, TILE_WIDTHS, WIDTHS, widths_in_use
+from ..analysis.clusters import clusters_of
+from ..analysis.dominance import moving_ops
+from ..analysis.layer_times import kernel_us, rows_at
+from ..analysis.rowwise import Rows
+from ..analysis.tile_features import boundary_features
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.outline import computing_ops, outline
+from ..rewriting.tile_building import TileBuilder
 
 WORTH_REPLACING: Final = 0.97
 """Share of the time of a column in the widest tiles below which narrower ones, more of them, take their place."""

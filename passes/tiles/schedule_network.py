@@ -32,21 +32,21 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.attributes.depth_first_order import MOST_SLOTS, DepthFirstOrderAttr, Transposed
-from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.tile_chain import chain_of
-from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, GroupNumbers, LayerGroupAttr
-from redpebble.dialect.provenance import SEARCH
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.tile_costs import transpose_us
-from redpebble.kernels.tile_widths import widths_in_use
-from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
-from redpebble.theory.depth_first.depth_first_order import BLOCK
-from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts
+from ...dialect.attributes.depth_first_order import MOST_SLOTS, DepthFirstOrderAttr, Transposed
+from ...dialect.attributes.schedule import ScheduleAttr, Sharing
+from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.ops.tile_chain import chain_of
+from ...dialect.ops.tile_depth_first import DepthFirstAttr, GroupNumbers, LayerGroupAttr
+from ...dialect.provenance import SEARCH
+from ...dialect.tensors import shape_of
+from ...kernels.tile_costs import transpose_us
+from ...kernels.tile_widths import widths_in_use
+from ...sparse.csr import CsrPattern
+from ...theory.depth_first.annealing import Prices, Schedule, anneal_schedule
+from ...theory.depth_first.depth_first_order import BLOCK
+from ...theory.depth_first.traffic import Caches, Group, ScheduleCosts
 
 WIDTHS: Final = (64, 32, 16)
 """Batch columns of tiles that may run depth first: the weights are streamed once for each tile."""

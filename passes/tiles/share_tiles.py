@@ -29,19 +29,19 @@ from xdsl.ir import BlockArgument, Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
-from redpebble.dialect.ops.axis_maps import axis_map_of
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.families import FAMILIES
-from redpebble.kernels.family import SHARE
-from redpebble.kernels.tile_costs import BARRIER_US, FETCH_US, REDUCED_US, boundary_us, unknown_layer_us
-from redpebble.passes.analysis.layer_times import kernel_us, rows_at
-from redpebble.passes.analysis.tile_features import features_of
-from redpebble.passes.analysis.weights import Weight, weight_of
-from redpebble.sparse.csr import CscMatrix
+from ...dialect.attributes.schedule import ScheduleAttr, Sharing
+from ...dialect.ops.axis_maps import axis_map_of
+from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.tensors import shape_of
+from ...kernels.families import FAMILIES
+from ...kernels.family import SHARE
+from ...kernels.tile_costs import BARRIER_US, FETCH_US, REDUCED_US, boundary_us, unknown_layer_us
+from ...sparse.csr import CscMatrix
+from ..analysis.layer_times import kernel_us, rows_at
+from ..analysis.tile_features import features_of
+from ..analysis.weights import Weight, weight_of
 
 WORTH_SHARING: Final = 0.9
 """Share of the time of one thread below which several are worth their trouble."""

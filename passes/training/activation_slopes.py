@@ -7,7 +7,7 @@ from typing import Final
 
 from xdsl.ir import SSAValue
 
-from redpebble.passes.training.tape import Tape
+from .tape import Tape
 
 Slope = Callable[..., SSAValue]
 """(tape, value, parameters of the activation) -> its derivative there."""

@@ -6,10 +6,10 @@ from typing import Any, Final
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
-from redpebble.dialect.ops.layers import (
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
+from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
+from ...dialect.ops.layers import (
     BatchNormOp,
     LayerNormOp,
     LinearOp,
@@ -18,13 +18,13 @@ from redpebble.dialect.ops.layers import (
     RmsNormOp,
     SoftmaxOp,
 )
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.ops.training.gradients import SampledProductOp, SumRowsOp
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import shape_of, shape_text
-from redpebble.foundation.extensible_table import ExtensibleTable
-from redpebble.passes.training.activation_slopes import SLOPES_AT_INPUT, SLOPES_AT_RESULT
-from redpebble.passes.training.tape import Tape
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.ops.training.gradients import SampledProductOp, SumRowsOp
+from ...dialect.provenance import node_name
+from ...dialect.tensors import shape_of, shape_text
+from ...foundation.extensible_table import ExtensibleTable
+from .activation_slopes import SLOPES_AT_INPUT, SLOPES_AT_RESULT
+from .tape import Tape
 
 Gradients = Sequence[SSAValue | None]
 """The gradient of each operand; None where nothing is to be done, as for constants that are not trained."""

@@ -31,17 +31,17 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.provenance import texts_of, value_name
-from redpebble.dialect.symbolic_sizes import DIMS, NAME
-from redpebble.dialect.tensors import f32_tensor, shape_of, shape_text
-from redpebble.passes.rewriting.erase_unused import erase_unused
-from redpebble.passes.training.activation_slopes import SLOPES_AT_RESULT
-from redpebble.passes.training.derivatives import derivative_of
-from redpebble.passes.training.losses import LOSSES
-from redpebble.passes.training.tape import Tape
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.elementwise import ActivateOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.provenance import texts_of, value_name
+from ...dialect.symbolic_sizes import DIMS, NAME
+from ...dialect.tensors import f32_tensor, shape_of, shape_text
+from ..rewriting.erase_unused import erase_unused
+from .activation_slopes import SLOPES_AT_RESULT
+from .derivatives import derivative_of
+from .losses import LOSSES
+from .tape import Tape
 
 Constant = ConstantOp | SparseConstantOp
 

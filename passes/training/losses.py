@@ -10,10 +10,10 @@ from typing import Final, Literal, NamedTuple
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.layers import LogSoftmaxOp, SoftmaxOp
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.passes.training.tape import Tape
+from ...dialect.ops.layers import LogSoftmaxOp, SoftmaxOp
+from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.tensors import shape_of
+from .tape import Tape
 
 LossName = Literal["mse", "cross-entropy", "crps"]
 

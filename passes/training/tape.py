@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
-from redpebble.dialect.ops.layers import ReduceMeanOp
-from redpebble.dialect.tensors import shape_of
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
+from ...dialect.ops.layers import ReduceMeanOp
+from ...dialect.tensors import shape_of
 
 STEEP: Final = float(np.finfo(np.float32).max)
 """Slope of a ramp from 0 to 1 that is a step for all but subnormal numbers."""

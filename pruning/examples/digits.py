@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.models.digits import DigitImages, Layer, dense_model
-from redpebble.models.digits_training import Training, split_digits, train
-from redpebble.pruning.prune import prune
-from redpebble.pruning.solving.methods import METHODS
-from redpebble.verification.oracle import Oracle
+from ...models.digits import DigitImages, Layer, dense_model
+from ...models.digits_training import Training, split_digits, train
+from ...verification.oracle import Oracle
+from ..prune import prune
+from ..solving.methods import METHODS
 
 NOISE: Final = (0.0, 0.05, 0.1, 0.15, 0.2, 0.25)
 """Standard deviations that are added to pixels 0 .. 1, one after the other."""

@@ -14,10 +14,10 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from redpebble.models.digits import DigitImages
-from redpebble.models.digits_training import split_digits
-from redpebble.pruning.examples.command_runs import pruned_by_command
-from redpebble.verification.oracle import Oracle
+from ...models.digits import DigitImages
+from ...models.digits_training import split_digits
+from ...verification.oracle import Oracle
+from .command_runs import pruned_by_command
 
 Array = NDArray[np.float32]
 

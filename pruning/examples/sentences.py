@@ -20,11 +20,11 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-import redpebble
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.models.zoo import build, save
-from redpebble.pruning.examples.command_runs import PruneRun, pruned_by_command
-from redpebble.verification.oracle import Oracle, session_options
+from ... import session
+from ...models.zoo import build, save
+from ...verification.measuring import Budget, interleave
+from ...verification.oracle import Oracle, session_options
+from .command_runs import PruneRun, pruned_by_command
 
 Feeds = Mapping[str, NDArray[Any]]
 
@@ -118,7 +118,7 @@ def _distances(dense: Sequence[NDArray[np.float32]], found: Sequence[NDArray[np.
 
 
 def _speedups(dense: Path, pruned: Path) -> tuple[float, ...]:
-    models = {"dense": Oracle(dense), "pruned": Oracle.of(partial(redpebble.session, pruned, session_options(1)))}
+    models = {"dense": Oracle(dense), "pruned": Oracle.of(partial(session, pruned, session_options(1)))}
     rng, found = np.random.default_rng(0), list[float]()
     for length in LENGTHS:
         ones = np.ones((1, length), np.int64)

@@ -16,11 +16,11 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.models.graph_builder import GraphBuilder, Output
-from redpebble.pruning.prune import prune
-from redpebble.training.finetune import finetune as trained
-from redpebble.training.loss_values import mean_loss
-from redpebble.verification.oracle import Oracle
+from ...models.graph_builder import GraphBuilder, Output
+from ...training.finetune import finetune as trained
+from ...training.loss_values import mean_loss
+from ...verification.oracle import Oracle
+from ..prune import prune
 
 Array = NDArray[np.float32]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from redpebble.pruning.runs.segments import SegmentedModel, Values
-from redpebble.pruning.runs.traces import Trace, Weights
+from .segments import SegmentedModel, Values
+from .traces import Trace, Weights
 
 
 class ImageSizes(NamedTuple):

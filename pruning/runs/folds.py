@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from redpebble.pruning.runs.calibration_data import Feeds
+from .calibration_data import Feeds
 
 HELD_OUT: Final = 8
 """One of so many samples is held out."""

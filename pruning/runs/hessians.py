@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.runs.traces import Trace
+from ..layers import PrunableLayer
+from .traces import Trace
 
 Array = NDArray[np.float32]
 

@@ -10,11 +10,11 @@ import onnx
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.model_rows import state_rows
-from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.options import PruneOptions
-from redpebble.pruning.runs.call_sizes import CallSizes, ImageSizes
-from redpebble.pruning.runs.timing import BUDGET, MeasuredTimes, ModelClock
+from ...driver.model_rows import state_rows
+from ..layers import PrunableLayer
+from ..options import PruneOptions
+from .call_sizes import CallSizes, ImageSizes
+from .timing import BUDGET, MeasuredTimes, ModelClock
 
 Array = NDArray[np.float32]
 

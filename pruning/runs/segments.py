@@ -14,10 +14,9 @@ import onnx
 import onnxruntime
 from numpy.typing import NDArray
 
-from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.runs.graph_names import names_read
-from redpebble.verification.oracle import Oracle, session_options
+from ...frontend.errors import UnsupportedModelError
+from ...verification.oracle import Oracle, session_options
+from ..layers import PrunableLayer, names_read
 
 Value = NDArray[Any]
 Values = dict[str, Value]

@@ -13,10 +13,10 @@ import onnx
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.bench.measure.measuring import Budget, interleave
-from redpebble.ort.any_model import session
-from redpebble.runtime.memory import return_free_memory
-from redpebble.verification.oracle import Oracle, session_options
+from ...ort.any_model import session
+from ...runtime.memory import return_free_memory
+from ...verification.measuring import Budget, interleave
+from ...verification.oracle import Oracle, session_options
 
 Value = NDArray[Any]
 Feeds = Mapping[str, Value]

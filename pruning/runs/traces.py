@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.pruning.layers import PrunableLayer
-from redpebble.pruning.runs.segments import SegmentedModel
+from ..layers import PrunableLayer
+from .segments import SegmentedModel
 
 Array = NDArray[np.float32]
 Value = NDArray[Any]

@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.foundation.extensible_table import ExtensibleTable
-from redpebble.pruning.solving.refit import DAMPING, conjugate_gradients, damped, inverse_of, refitted, scaled
-from redpebble.pruning.solving.structures import Mask, Scores, Structure
+from ...foundation.extensible_table import ExtensibleTable
+from .refit import DAMPING, conjugate_gradients, damped, inverse_of, refitted, scaled
+from .structures import Mask, Scores, Structure
 
 Array = NDArray[np.float32]
 

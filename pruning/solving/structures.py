@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from redpebble.foundation.extensible_table import ExtensibleTable
-from redpebble.pruning.solving.output_groups import Groups, similar_outputs
+from ...foundation.extensible_table import ExtensibleTable
+from .output_groups import Groups, similar_outputs
 
 Scores = NDArray[np.float32]
 Mask = NDArray[np.bool_]

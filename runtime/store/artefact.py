@@ -21,14 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.dialect.reports.layer_report import LayerReport, Report
-from redpebble.dialect.semantics.output_codes import OutputCodes
-from redpebble.dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
-from redpebble.foundation.atomic_files import replacing
-from redpebble.foundation.errors import RedpebbleError
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.builder import ALIGNMENT
-from redpebble.lowering.program import (
+from ...dialect.reports.layer_report import LayerReport, Report
+from ...dialect.semantics.output_codes import OutputCodes
+from ...dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
+from ...foundation.atomic_files import replacing
+from ...foundation.errors import RedpebbleError
+from ...lowering.cpu_target import CpuTarget
+from ...lowering.llvm.builder import ALIGNMENT
+from ...lowering.program import (
     FORMAT_VERSION,
     EqualSizes,
     LeastSize,
@@ -40,8 +40,8 @@ from redpebble.lowering.program import (
     TiledRows,
     TileTime,
 )
-from redpebble.runtime.jit import missing_features
-from redpebble.runtime.memory import aligned_bytes
+from ..jit import missing_features
+from ..memory import aligned_bytes
 
 MAGIC = b"pebble\x00\x02"
 NUMBERS = struct.Struct("<QQ")

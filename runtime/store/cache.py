@@ -7,13 +7,13 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from redpebble.foundation.cache_folder import default_folder as default_folder
-from redpebble.foundation.log import LOG
-from redpebble.foundation.private_files import UntrustedFileError, open_private, private_folder
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.runtime.store.artefact import Artefact, ArtefactError, sealed_in, write_artefact
-from redpebble.runtime.store.kept_files import make_room, note_use
-from redpebble.runtime.store.source_digest import source_digest, source_files
+from ...foundation.cache_folder import default_folder as default_folder
+from ...foundation.log import LOG
+from ...foundation.private_files import UntrustedFileError, open_private, private_folder
+from ...lowering.cpu_target import CpuTarget
+from .artefact import Artefact, ArtefactError, sealed_in, write_artefact
+from .kept_files import make_room, note_use
+from .source_digest import source_digest, source_files
 
 DEPENDENCIES = ("llvmlite", "numpy", "onnx-ir", "xdsl")
 """Packages whose version can change what the compiler makes of a model."""

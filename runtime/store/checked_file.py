@@ -5,8 +5,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from redpebble.foundation.atomic_files import replacing
-from redpebble.foundation.private_files import private_folder, read_private
+from ...foundation.atomic_files import replacing
+from ...foundation.private_files import private_folder, read_private
 
 TAIL_BYTES = hashlib.sha256().digest_size
 

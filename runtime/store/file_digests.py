@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from redpebble.runtime.store.json_cache import recall, remember
+from .json_cache import recall, remember
 
 SETTLED_SECONDS: Final = 2.0
 """Since a file's last change, before its digest is remembered: the coarsest clock of a file system counts by 2 s."""

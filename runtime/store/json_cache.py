@@ -5,8 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from redpebble.foundation.atomic_files import replacing
-from redpebble.foundation.private_files import private_folder, read_private
+from ...foundation.atomic_files import replacing
+from ...foundation.private_files import private_folder, read_private
 
 CONTENT_VERSION = 2
 """Version of all that is remembered; raised when its meaning changes."""

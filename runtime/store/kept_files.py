@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from redpebble.foundation.cache_folder import LOOPS
-from redpebble.foundation.log import LOG
+from ...foundation.cache_folder import LOOPS
+from ...foundation.log import LOG
 
 LIMIT_BYTES: Final = 4 << 30
 """Bytes that the cache may take, where `REDPEBBLE_CACHE_LIMIT` does not say."""

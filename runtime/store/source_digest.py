@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from redpebble.runtime.store.file_digests import recalled_digest, remember_digest, stamp
+from .file_digests import recalled_digest, remember_digest, stamp
 
 HOME: Final = os.fspath(Path(__file__).parents[2])
-"""The folder of the layers: the package where it is installed, the checkout otherwise."""
+"""The folder of the package: the root of a checkout, too."""
 
 
 def source_digest(files: Mapping[str, str], memory: Path) -> bytes:
@@ -30,16 +30,11 @@ def source_digest(files: Mapping[str, str], memory: Path) -> bytes:
 
 def source_files() -> dict[str, str]:
     """Return the path of every source file of the package by its place, such as `passes/simplify/sparsify.py`."""
-    import redpebble
-
-    # installed, the layers lie in the package; in a checkout beside `src`
-    with os.scandir(HOME) as entries:
-        layers = [entry.path for entry in entries if entry.name != "tests" and _is_package(entry.path)]
     start = len(os.path.join(HOME, ""))
-    files = {file[start:]: file for layer in layers for file in _sources_in(layer)}
-    for folder in redpebble.__path__:
-        with os.scandir(folder) as entries:
-            files |= {entry.name: entry.path for entry in entries if entry.name.endswith(".py")}
+    with os.scandir(HOME) as entries:
+        inside = [entry for entry in entries if entry.name != "tests"]
+    files = {file[start:]: file for entry in inside if _is_package(entry.path) for file in _sources_in(entry.path)}
+    files |= {entry.name: entry.path for entry in inside if entry.name.endswith(".py") and entry.name != "setup.py"}
     return dict(sorted(files.items()))
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, reverse_cuthill_mckee
 
-from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.sparse.patterns.row_overlap import OverlapSample
+from ..csr import CsrPattern, Indices
+from .row_overlap import OverlapSample
 
 WIDEST_BAND: Final = 8
 """A band is none when it reaches further than one part in so many of the inputs to either side."""

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.sparse.patterns.row_overlap import DEVIATIONS, OverlapSample
+from ..csr import CsrPattern, Indices
+from .row_overlap import DEVIATIONS, OverlapSample
 
 FEWEST_ROWS: Final = 32
 MOST_ROWS: Final = 1 << 14

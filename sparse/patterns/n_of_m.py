@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern, Indices
+from ..csr import CsrPattern, Indices
 
 Counts = NDArray[np.float32]
 

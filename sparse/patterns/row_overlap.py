@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from redpebble.sparse.csr import CsrPattern, Indices
+from ..csr import CsrPattern, Indices
 
 ROWS: Final = 8
 """Rows of the sample, for the square root of all rows."""

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.sparse.fingerprints import equal_lists, first_equal, scrambled, sums_between
-from redpebble.sparse.patterns.row_overlap import OverlapSample
+from ..csr import CsrPattern, Indices
+from ..fingerprints import equal_lists, first_equal, scrambled, sums_between
+from .row_overlap import OverlapSample
 
 SIGNATURE = 64
 """Entries of a signature."""

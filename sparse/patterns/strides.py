@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from redpebble.sparse.csr import CsrPattern, Indices
+from ..csr import CsrPattern, Indices
 
 FEWEST_ROWS: Final = 4
 

@@ -1,7 +1,7 @@
 """The table of layers in sessions: which layers it has, and which number of rows is the slowest one."""
 
-from redpebble.bench.cases.layer_cases import RandomLayer
 from redpebble.bench.gate_bench import SHOWN, Gate, layers_of, measure, table_of
+from redpebble.tools.benching.layer_cases import RandomLayer
 
 
 def _cells(gate: Gate) -> dict[str, str]:

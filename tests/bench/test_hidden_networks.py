@@ -8,11 +8,11 @@ import pytest
 from scipy.sparse import csr_array
 
 import redpebble
-from redpebble.bench.engines.chain import ChainLayer
-from redpebble.bench.engines.peers import ScipyPeer
 from redpebble.bench.suites.hidden_networks import HIDDEN_NETWORKS, HiddenNetwork, onnx_model
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.models.radixnet import RadixNet, radixnet_images
+from redpebble.tools.benching.engines.chain import ChainLayer
+from redpebble.tools.benching.engines.peers import ScipyPeer
 
 SMALL = [HiddenNetwork(one.name, one.reads, 256, 3, one.shuffled) for one in HIDDEN_NETWORKS.values()]
 
@@ -57,7 +57,7 @@ def test_rows_alive_at_the_end_of_a_radixnet_are_those_that_scipy_finds(skipped:
 
 MEMORY_PROGRAM = """
 import numpy as np
-from redpebble.compiler import native_code
+from redpebble.driver.compiler import native_code
 from redpebble.options import Options
 from redpebble.models.radixnet import RadixNet
 options = Options(drop_dead_rows=True, skip_passes=("pebble-merge-duplicate-neurons",))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from redpebble.bench.measure.measuring import Budget
 from redpebble.bench.suites.structure_bench import CASES, StructuredLayer, bench_structure
+from redpebble.verification.measuring import Budget
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from redpebble.distributed.graph.node_graph import NodeGraph
 from redpebble.distributed.graph.row_graph import RowGraph
-from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
+from redpebble.distributed.write_parts import PartsRequest, write_parts
 from redpebble.pipeline import build as build_module
 from redpebble.theory.partition.partition import Partition
 from redpebble.verification.feeds import inputs_for

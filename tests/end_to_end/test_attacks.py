@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import redpebble
-from redpebble.compiler import native_code
+from redpebble.driver.compiler import native_code
 from redpebble.frontend.errors import InvalidModelError
 from redpebble.ort.provider.context_nodes import attached, detached
 from redpebble.ort.provider.register import register

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from typer.testing import CliRunner
 
 import redpebble
-from redpebble.compiler import Optimized, optimized
+from redpebble.driver.compiler import Optimized, optimized
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.options import Options
 from redpebble.runtime.jit import host_target

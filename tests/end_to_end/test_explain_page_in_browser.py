@@ -9,9 +9,9 @@ import pytest
 from redpebble.models import zoo
 from redpebble.models.exports.stored import stored_export
 from redpebble.options import Options
-from redpebble.tools.explain.commands import ExplainOutput, explain_and_print
 from redpebble.tools.explain.explanation import ExplainRequest
 from redpebble.tools.explain.saved_orders import SearchBudget
+from redpebble.tools.explain_commands import ExplainOutput, explain_and_print
 from tests.browser import CHROMIUM, Browser, chromium
 
 pytestmark = [

@@ -9,8 +9,8 @@ import onnxruntime
 import pytest
 
 import redpebble
-from redpebble.compiler import Optimized
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.driver.compiler import Optimized
 from redpebble.frontend.import_model import import_model
 from redpebble.models.exports.stored import random_feeds, stored_export, stored_names
 from redpebble.ort.any_model import session

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
-from redpebble.compiler import native_build
+from redpebble.driver.compiler import native_build
 from redpebble.export.sparse_networks.node_content import network_model, written
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.options import Options

@@ -32,7 +32,7 @@ from redpebble.distributed.graph.ownership import Ownership
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.parts.compile_part import compile_blocks, compile_whole
 from redpebble.distributed.parts.part_file import read_part
-from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
+from redpebble.distributed.write_parts import PartsRequest, write_parts
 from redpebble.export.operators.table import EMITTERS
 from redpebble.export.writing.node_builder import NodeBuilder
 from redpebble.frontend.errors import UnsupportedModelError

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.frontend.import_model import import_model
 from redpebble.models import zoo
-from redpebble.models.radixnet import BIASES, RadixNet, base_layer_count, radixnet_images
-from redpebble.models.radixnet_patterns import radixnet_patterns
+from redpebble.models.radixnet import BIASES, RadixNet, base_layer_count, radixnet_images, radixnet_patterns
 from tests.models.zoo_oracle import run, serialized
 
 NEURONS = 1024

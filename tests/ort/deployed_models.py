@@ -13,7 +13,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from redpebble.compiler import native_code
+from redpebble.driver.compiler import native_code
 from redpebble.ort.custom_ops.library import build_library, level_target
 from redpebble.ort.native.tables import LEVEL_VARIABLE, LEVELS
 from redpebble.runtime.jit import missing_features

@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.compiler import network_code, optimized
+from redpebble.driver.compiler import network_code, optimized
 from redpebble.export.sparse_networks.node_content import written
 from redpebble.export.sparse_networks.node_format import DOMAIN, node_identity
 from redpebble.foundation.threads import usable_threads

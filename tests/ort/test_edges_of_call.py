@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import redpebble
-from redpebble.compiler import native_code
+from redpebble.driver.compiler import native_code
 from redpebble.export.sparse_networks.node_content import network_model, written
 from redpebble.options import Options
 from redpebble.ort.provider.register import host, register

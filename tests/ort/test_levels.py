@@ -12,7 +12,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 import redpebble
-from redpebble.compiler import optimized
+from redpebble.driver.compiler import optimized
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.options import Options
 from redpebble.ort.native.tables import LEVELS

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from redpebble.compiler import native_code
+from redpebble.driver.compiler import native_code
 from redpebble.options import Options
 from redpebble.ort.custom_ops.library import in_process_library, set_compiler
 from redpebble.runtime.network import Network

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 from xdsl.ir import Block, SSAValue
 
-from redpebble.compiler import native_code
 from redpebble.dialect.ops.elementwise import AddOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.driver.compiler import native_code
 from redpebble.lowering.calls.network_table import IN_ONNXRUNTIME, IN_PROCESS, network_table, symbols_of
 from redpebble.lowering.calls.table import Header
 from redpebble.lowering.driver import lower

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 import redpebble
+from redpebble.driver.model_rows import PRUNED_KEY, stated_rows
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.model_rows import PRUNED_KEY, stated_rows
 from redpebble.pruning.prune import prune
 from redpebble.pruning.report import Pruned
 from redpebble.pruning.solving.methods import METHODS, Array, Method, Sparsity

@@ -9,10 +9,10 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.compiler import native_code
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.driver.compiler import native_code
 from redpebble.export.export_model import export_model
 from redpebble.export.sparse_networks.node_and_function import network_obstacle
 from redpebble.export.sparse_networks.node_content import network_model

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pytest
 
-from redpebble.bench.measure.measuring import Timing
-from redpebble.bench.results.results import BenchRow
-from redpebble.bench.results.tables import bench_table, disturbed_line
-from redpebble.bench.suites.model_bench import speed_ratio
+from redpebble.tools.benching.model_bench import speed_ratio
+from redpebble.tools.benching.results import BenchRow
+from redpebble.tools.benching.tables import bench_table, disturbed_line
 from redpebble.tools.explain.neuron_graphs import flat_model
+from redpebble.verification.measuring import Timing
 from tests.support.command_line import exit_code
 
 Run = Callable[..., tuple[int, str, str]]

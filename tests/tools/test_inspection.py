@@ -9,7 +9,7 @@ import pytest
 from onnx import numpy_helper
 
 import redpebble
-from redpebble.compiler import on_machine
+from redpebble.driver.compiler import on_machine
 from redpebble.models import zoo
 from redpebble.options import Options
 from redpebble.pipeline import build, passes_of

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import redpebble
-from redpebble.bench.results.console import console
 from redpebble.models import zoo
 from redpebble.tools import main as cli
+from redpebble.tools.console.console import console
 from tests.support.command_line import exit_code
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "reports.md"

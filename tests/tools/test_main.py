@@ -43,7 +43,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], fol
 
 @pytest.fixture
 def quiet_again() -> Iterator[None]:
-    from redpebble.bench.results.console import console
+    from redpebble.tools.console.console import console
 
     yield
     console.quiet = False
@@ -94,7 +94,7 @@ from redpebble.tools.main import main
 try:
     main()
 except SystemExit as end:
-    print(end.code, [name for name in ("redpebble.compiler", "onnxruntime", "numba") if name in sys.modules])
+    print(end.code, [name for name in ("redpebble.driver.compiler", "onnxruntime", "numba") if name in sys.modules])
 """
 
 

@@ -11,8 +11,8 @@ from onnx.external_data_helper import set_external_data
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.universe import Universe
 
+from redpebble.driver.named_pipelines import OptimizePipeline, stage_pipeline
 from redpebble.models import zoo
-from redpebble.named_pipelines import OptimizePipeline, stage_pipeline
 from redpebble.options import Options
 from redpebble.passes.runner import context
 from redpebble.pipeline import PIPELINE, passes_of

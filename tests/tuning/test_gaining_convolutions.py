@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
-from redpebble.compiler import optimized
 from redpebble.dialect.ops.images import Depthwise2dOp
+from redpebble.driver.compiler import optimized
 from redpebble.kernels.machine import Machine
 from redpebble.lowering.quantized.byte_lanes import multiplies_bytes
 from redpebble.options import Options

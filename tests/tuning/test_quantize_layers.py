@@ -12,7 +12,7 @@ from onnx import parser
 from typer.testing import CliRunner
 
 import redpebble
-from redpebble.compiler import Precision
+from redpebble.driver.compiler import Precision
 from redpebble.tools.main import app
 from redpebble.tuning.sample_codes import change_of
 from tests.support.quantized_models import pruned_network

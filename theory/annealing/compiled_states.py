@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.annealing.annealing import DRAWS, AnnealingPlan, AnnealingResult, TracePoint
+from .annealing import DRAWS, AnnealingPlan, AnnealingResult, TracePoint
 
 _T_co = TypeVar("_T_co", covariant=True)
 _T = TypeVar("_T")

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from redpebble.sparse.csr import CsrPattern, Indices
+from ...sparse.csr import CsrPattern, Indices
 
 NOWHERE: Final = -1
 """The part of a neuron of the first level that nothing reads, and what a group holds where it holds no neuron."""

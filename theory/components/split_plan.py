@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.grouped_cost import LayerSize, dense_us, grouped_us, ordering_us, transposing_us
-from redpebble.sparse.csr import Indices
-from redpebble.theory.components.joint_parts import NOWHERE, LayerParts, group_counts, grouped, joint_parts
+from ...kernels.grouped_cost import LayerSize, dense_us, grouped_us, ordering_us, transposing_us
+from ...sparse.csr import Indices
+from .joint_parts import NOWHERE, LayerParts, group_counts, grouped, joint_parts
 
 MOST_GROUPS: Final = 1024
 

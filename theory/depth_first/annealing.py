@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult, anneal
-from redpebble.theory.depth_first.traffic import Group, ScheduleCosts
+from ..annealing.annealing import AnnealingPlan, AnnealingResult, anneal
+from .traffic import Group, ScheduleCosts
 
 HOTTEST: Final = 0.03
 COLDEST: Final = 0.001

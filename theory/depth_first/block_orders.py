@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.theory.compiled import compiled
-from redpebble.theory.depth_first.depth_first_order import PositionedGraph
+from ...sparse.csr import CsrPattern, Indices
+from ..compiled import compiled
+from .depth_first_order import PositionedGraph
 
 MOST_DEPENDENCES: Final = 24
 """Blocks that a neuron has an effect on, in the mean, up to which an order is looked for."""

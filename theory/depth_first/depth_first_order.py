@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.sparse.neuron_graph import NEIGHBOURS, NeuronGraph
-from redpebble.theory.compiled import compiled
-from redpebble.theory.neuron_order.graph_orders import bandwidth_numbers
+from ...sparse.csr import CsrPattern, Indices
+from ...sparse.neuron_graph import NEIGHBOURS, NeuronGraph
+from ..compiled import compiled
+from ..neuron_order.graph_orders import bandwidth_numbers
 
 MOST_GROWTH = 1.1
 FEW_SLOTS = 128

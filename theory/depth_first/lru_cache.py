@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.compiled import compiled
+from ..compiled import compiled
 
 Rows = NDArray[np.int32]
 

@@ -13,19 +13,19 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.tile_traffic import TileTraffic
-from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.sparse.neuron_graph import NEIGHBOURS, chain_graph
-from redpebble.theory.compiled import compiled
-from redpebble.theory.depth_first.block_orders import nearest_next
-from redpebble.theory.depth_first.depth_first_order import (
+from ...kernels.tile_traffic import TileTraffic
+from ...sparse.csr import CsrPattern, Indices
+from ...sparse.neuron_graph import NEIGHBOURS, chain_graph
+from ..compiled import compiled
+from .block_orders import nearest_next
+from .depth_first_order import (
     Blocks,
     DepthFirstOrder,
     PositionedGraph,
     order_neurons,
     positioned_graph,
 )
-from redpebble.theory.depth_first.lru_cache import row_traffic
+from .lru_cache import row_traffic
 
 NEAR_SHARE: Final = 0.85
 """Share of the first-level cache that holds rows: lines are in the way of others."""

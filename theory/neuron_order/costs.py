@@ -9,16 +9,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.families import FAMILIES
-from redpebble.kernels.formats import permute_lookup
-from redpebble.kernels.layer_with_pattern import LayerWithPattern
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, predicted_us, segment_us
-from redpebble.kernels.tile_widths import WIDTHS
-from redpebble.kernels.work import Layer
-from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.neuron_order.neuron_groups import GroupedWeight, NeuronGroups
-from redpebble.theory.neuron_order.views import View
+from ...kernels.families import FAMILIES
+from ...kernels.formats import permute_lookup
+from ...kernels.layer_with_pattern import LayerWithPattern
+from ...kernels.machine import Machine
+from ...kernels.prediction import candidates, predicted_us, segment_us
+from ...kernels.tile_widths import WIDTHS
+from ...kernels.work import Layer
+from ...sparse.csr import CsrPattern
+from .neuron_groups import GroupedWeight, NeuronGroups
+from .views import View
 
 Indices = NDArray[np.int64]
 Times = Mapping[int, float]

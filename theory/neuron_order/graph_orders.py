@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
-from redpebble.theory.neuron_order.neuron_groups import NeuronGroups
+from .neuron_groups import NeuronGroups
 
 Indices = NDArray[np.int64]
 

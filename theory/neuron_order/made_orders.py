@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern, Indices, stable_order
-from redpebble.sparse.patterns.similar_rows import nearest_together, similar_rows
-from redpebble.theory.neuron_order.neuron_groups import NeuronGroups
+from ...sparse.csr import CsrPattern, Indices, stable_order
+from ...sparse.patterns.similar_rows import nearest_together, similar_rows
+from .neuron_groups import NeuronGroups
 
 SAMPLED: Final = 16
 """Rows from which `locality` looks at their neighbours."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern, Indices
+from ...sparse.csr import CsrPattern, Indices
 
 
 class Axis(NamedTuple):

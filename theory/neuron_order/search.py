@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.formats.permute_lookup import BLOCK
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.work import Layer
-from redpebble.theory.annealing.annealing import TracePoint, seconds_left
-from redpebble.theory.neuron_order.costs import OrderCosts, Times
-from redpebble.theory.neuron_order.graph_orders import cuthill_mckee_numbers, pass_numbers
-from redpebble.theory.neuron_order.made_orders import (
+from ...kernels.formats.permute_lookup import BLOCK
+from ...kernels.machine import Machine
+from ...kernels.work import Layer
+from ..annealing.annealing import TracePoint, seconds_left
+from .costs import OrderCosts, Times
+from .graph_orders import cuthill_mckee_numbers, pass_numbers
+from .made_orders import (
     count_numbers,
     dealt_numbers,
     locality,
@@ -24,8 +24,8 @@ from redpebble.theory.neuron_order.made_orders import (
     spectral_numbers,
     support_numbers,
 )
-from redpebble.theory.neuron_order.neuron_groups import NeuronGroups
-from redpebble.theory.neuron_order.swap_annealing import anneal_positions
+from .neuron_groups import NeuronGroups
+from .swap_annealing import anneal_positions
 
 Indices = NDArray[np.int64]
 Numbers = NDArray[np.int64] | NDArray[np.float64]

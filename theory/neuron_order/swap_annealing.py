@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
-from redpebble.theory.annealing.compiled_states import anneal_blocks
-from redpebble.theory.compiled import compiled
-from redpebble.theory.neuron_order.views import MOST_CELLS, View, cells, levels, view_cost
+from ...sparse.csr import CsrPattern, Indices
+from ..annealing.annealing import AnnealingPlan, AnnealingResult
+from ..annealing.compiled_states import anneal_blocks
+from ..compiled import compiled
+from .views import MOST_CELLS, View, cells, levels, view_cost
 
 HOTTEST: Final = 0.3
 COLDEST: Final = 0.03

@@ -7,8 +7,8 @@ targets and results stay where they are: only the walk changes, and each sum kee
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.neuron_order.graph_orders import bandwidth_numbers
+from ...sparse.csr import CscMatrix
+from .graph_orders import bandwidth_numbers
 
 Indices = NDArray[np.int64]
 

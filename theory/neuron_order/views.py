@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.kernels.formats.permute_lookup import FEW_ROWS, PANEL_ROWS
-from redpebble.sparse.csr import CsrPattern
+from ...kernels.formats.permute_lookup import FEW_ROWS, PANEL_ROWS
+from ...sparse.csr import CsrPattern
 
 Indices = NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from math import floor
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.partition.partition import Owners
+from .partition import Owners
 
 
 def dealt_by_weight(weights: NDArray[np.int64], part_count: int) -> Owners:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.compiled import compiled
-from redpebble.theory.partition.balance import dealt_by_weight
-from redpebble.theory.partition.hypergraph import LayerHypergraph
-from redpebble.theory.partition.partition import Owners
+from ...sparse.csr import CsrPattern
+from ..compiled import compiled
+from .balance import dealt_by_weight
+from .hypergraph import LayerHypergraph
+from .partition import Owners
 
 _MOST_COMPARED = 16384
 """Groups compared for each that is added: all of them, except in layers so wide that this would take minutes."""

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern, Indices
-from redpebble.sparse.patterns.similar_rows import first_alike
-from redpebble.theory.partition.balance import dealt_by_weight
-from redpebble.theory.partition.partition import LayerPattern, Owners
+from ...sparse.csr import CsrPattern, Indices
+from ...sparse.patterns.similar_rows import first_alike
+from .balance import dealt_by_weight
+from .partition import LayerPattern, Owners
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.partition.hypergraph import LayerHypergraph
-from redpebble.theory.partition.partition import Owners
+from .hypergraph import LayerHypergraph
+from .partition import Owners
 
 
 def match_parts(layer: LayerHypergraph, parts: Owners, input_owners: Owners, part_count: int) -> Owners:

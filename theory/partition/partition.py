@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern
+from ...sparse.csr import CsrPattern
 
 Owners = NDArray[np.int32]
 """The part of every neuron of a level."""

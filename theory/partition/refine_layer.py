@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.compiled import compiled
-from redpebble.theory.partition.partition import Owners
+from ...sparse.csr import CsrPattern
+from ..compiled import compiled
+from .partition import Owners
 
 DRAWS = 6
 """Random numbers a proposal takes: group, aim, net, part, partner, acceptance."""

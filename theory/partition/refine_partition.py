@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern
-from redpebble.theory.partition.hypergraph import LayerHypergraph
-from redpebble.theory.partition.partition import Owners
-from redpebble.theory.partition.refine_layer import DRAWS, Layer, Nets, Rule, Seats, run_proposals
+from ...sparse.csr import CsrPattern
+from .hypergraph import LayerHypergraph
+from .partition import Owners
+from .refine_layer import DRAWS, Layer, Nets, Rule, Seats, run_proposals
 
 _BLOCK = 1 << 16
 """Proposals whose random numbers are drawn at once."""

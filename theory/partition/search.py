@@ -14,11 +14,11 @@ from itertools import repeat
 
 import numpy as np
 
-from redpebble.theory.partition.balance import most_connections
-from redpebble.theory.partition.grow_parts import grow_parts
-from redpebble.theory.partition.hypergraph import layer_hypergraph
-from redpebble.theory.partition.match_parts import match_parts
-from redpebble.theory.partition.partition import (
+from .balance import most_connections
+from .grow_parts import grow_parts
+from .hypergraph import layer_hypergraph
+from .match_parts import match_parts
+from .partition import (
     FREE,
     LayerPattern,
     Owners,
@@ -28,7 +28,7 @@ from redpebble.theory.partition.partition import (
     slices,
     traffic,
 )
-from redpebble.theory.partition.refine_partition import AnnealedPartition, Chain, Cooling
+from .refine_partition import AnnealedPartition, Chain, Cooling
 
 MOST_PARTS = 10_000
 """Parts up to which what each pair of them sends is counted within a gigabyte."""

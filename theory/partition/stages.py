@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from redpebble.theory.partition.partition import Partition
+from .partition import Partition
 
 
 def stages(work: Sequence[int], part_count: int) -> list[int]:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph, check_order, connection_ids
-from redpebble.theory.compiled import compiled
-from redpebble.theory.pebbling.machine import Memory, TransferCount
-from redpebble.theory.pebbling.max_tree import MaxTree, clear, empty_set, is_marked, largest, mark
+from ...sparse.neuron_graph import NeuronGraph, check_order, connection_ids
+from ..compiled import compiled
+from .machine import Memory, TransferCount
+from .max_tree import MaxTree, clear, empty_set, is_marked, largest, mark
 
 Ids = NDArray[np.int64]
 

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph, check_order
-from redpebble.theory.pebbling.eviction import EvictionPolicy, FarthestNextUse, LeastRecentlyUsed, Use
-from redpebble.theory.pebbling.machine import Memory
+from ...sparse.neuron_graph import NeuronGraph, check_order
+from .eviction import EvictionPolicy, FarthestNextUse, LeastRecentlyUsed, Use
+from .machine import Memory
 
 
 class StepKind(IntEnum):

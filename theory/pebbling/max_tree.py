@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.compiled import compiled
+from ..compiled import compiled
 
 
 class MaxTree(NamedTuple):

@@ -7,12 +7,12 @@ from typing import Final
 
 from rich.table import Table
 
-from redpebble.dialect.reports.network_report import AttentionReport, NetworkReport
-from redpebble.kernels.dense_work import dense_us
-from redpebble.kernels.machine import Machine
-from redpebble.predicted_gain import size_of
-from redpebble.theory.attention_cost import BLOCK_QUERIES, AttentionSize, attention_work, least_bytes, moved_bytes
-from redpebble.tuning.attention_timing import measured_us
+from ...dialect.reports.network_report import AttentionReport, NetworkReport
+from ...driver.predicted_gain import size_of
+from ...kernels.dense_work import dense_us
+from ...kernels.machine import Machine
+from ...theory.attention_cost import BLOCK_QUERIES, AttentionSize, attention_work, least_bytes, moved_bytes
+from ...tuning.attention_timing import measured_us
 
 LENGTHS: Final = (16, 128, 512)
 """Lengths that are shown where a model leaves its own open."""

@@ -6,12 +6,12 @@ from typing import NamedTuple
 from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.ops.graphs.aggregate import CombinesEdges
-from redpebble.dialect.ops.graphs.attend_edges import OVER_EDGES
-from redpebble.dialect.ops.graphs.attend_sorted import OVER_SORTED
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.tensors import shape_of
-from redpebble.kernels.graphs.aggregate_cost import EDGES_OF_NODE, NODES_OF_CALL
+from ...dialect.ops.graphs.aggregate import CombinesEdges
+from ...dialect.ops.graphs.attend_edges import OVER_EDGES
+from ...dialect.ops.graphs.attend_sorted import OVER_SORTED
+from ...dialect.provenance import node_name
+from ...dialect.tensors import shape_of
+from ...kernels.graphs.aggregate_cost import EDGES_OF_NODE, NODES_OF_CALL
 
 
 class EdgeLine(NamedTuple):

@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from redpebble.dialect.reports.layer_report import Report
-from redpebble.distributed.plans.cluster import VALUE_BYTES
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.bounds.bounds import InstanceBound, instance_bounds, lower_bound, pull_bound
-from redpebble.theory.pebbling.machine import Memory, TransferCount
-from redpebble.theory.pebbling.machine_compiled import count_levels
-from redpebble.theory.pebbling.orders.interval_stabbing import sliding_window_order
-from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
-from redpebble.tools.explain.memory_sizes import spread_sizes
-from redpebble.tools.explain.neuron_graphs import FlatModel, join, join_orders
-from redpebble.tools.explain.saved_orders import FoundSchedule, ScheduleRequest, SearchBudget, add_counts, find_schedule
-from redpebble.tools.explain.search_watch import SearchWatch
+from ...dialect.reports.layer_report import Report
+from ...distributed.plans.cluster import VALUE_BYTES
+from ...sparse.neuron_graph import NeuronGraph
+from ...theory.pebbling.bounds.bounds import InstanceBound, instance_bounds, lower_bound, pull_bound
+from ...theory.pebbling.machine import Memory, TransferCount
+from ...theory.pebbling.machine_compiled import count_levels
+from ...theory.pebbling.orders.interval_stabbing import sliding_window_order
+from ...theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
+from .memory_sizes import spread_sizes
+from .neuron_graphs import FlatModel, join, join_orders
+from .saved_orders import FoundSchedule, ScheduleRequest, SearchBudget, add_counts, find_schedule
+from .search_watch import SearchWatch
 
 Order = NDArray[np.int64]
 Policy = Literal["min", "lru"]

@@ -5,8 +5,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
-from redpebble.dialect.reports.layer_numbers import DEPTH_FIRST
-from redpebble.dialect.reports.layer_report import LayerReport, Report
+from ...dialect.reports.layer_numbers import DEPTH_FIRST
+from ...dialect.reports.layer_report import LayerReport, Report
 
 MOVED: Final = "predicted KB"
 PREDICTED: Final = "predicted us"

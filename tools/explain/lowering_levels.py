@@ -10,36 +10,36 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.passes import ModulePass
 
-from redpebble.dialect.ops.attention import Attention
-from redpebble.dialect.ops.constants import is_constant
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.images import Conv2dOp
-from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, NormalizedOp, ReduceMeanOp, RmsNormOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayersOp
-from redpebble.dialect.ops.regions import YieldOp
-from redpebble.dialect.ops.sparse_network import SparseNetworkOp
-from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.provenance import node_name
-from redpebble.dialect.reports.layer_numbers import layer_numbers
-from redpebble.dialect.symbolic_sizes import DIMS
-from redpebble.dialect.tensors import shape_of
-from redpebble.extraction import extracted
-from redpebble.frontend.errors import within_limits
-from redpebble.frontend.import_model import Source
-from redpebble.frontend.multiply_adds import value_shapes
-from redpebble.kernels.dense_work import dense_us
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import candidates, predicted_us
-from redpebble.kernels.tile_costs import REDUCED_US, transpose_us
-from redpebble.kernels.tile_widths import WIDTHS, time_of_rows
-from redpebble.native_build import imported_for_reports
-from redpebble.options import Options
-from redpebble.passes.analysis.data_movement import ROWS, FreeSizes, Lowered, OpMovement, module_movement
-from redpebble.passes.analysis.layer_costs import layer_key, layers_of
-from redpebble.passes.tiles.share_tiles import around_layers_us
-from redpebble.pipeline import PIPELINE, run_stages
-from redpebble.placement import Placement, nodes_left, placement_of
-from redpebble.theory.attention_cost import WEIGHT_WORK
+from ...dialect.ops.attention import Attention
+from ...dialect.ops.constants import is_constant
+from ...dialect.ops.foreign import ForeignOp
+from ...dialect.ops.images import Conv2dOp
+from ...dialect.ops.layers import LayerNormOp, LinearOp, NormalizedOp, ReduceMeanOp, RmsNormOp
+from ...dialect.ops.quantized_layers import QuantizedLayersOp
+from ...dialect.ops.regions import YieldOp
+from ...dialect.ops.sparse_network import SparseNetworkOp
+from ...dialect.ops.tile import TileOp
+from ...dialect.provenance import node_name
+from ...dialect.reports.layer_numbers import layer_numbers
+from ...dialect.symbolic_sizes import DIMS
+from ...dialect.tensors import shape_of
+from ...driver.extraction import extracted
+from ...driver.native_build import imported_for_reports
+from ...driver.placement import Placement, nodes_left, placement_of
+from ...frontend.errors import within_limits
+from ...frontend.import_model import Source
+from ...frontend.multiply_adds import value_shapes
+from ...kernels.dense_work import dense_us
+from ...kernels.machine import Machine
+from ...kernels.prediction import candidates, predicted_us
+from ...kernels.tile_costs import REDUCED_US, transpose_us
+from ...kernels.tile_widths import WIDTHS, time_of_rows
+from ...options import Options
+from ...passes.analysis.data_movement import ROWS, FreeSizes, Lowered, OpMovement, module_movement
+from ...passes.analysis.layer_costs import layer_key, layers_of
+from ...passes.tiles.share_tiles import around_layers_us
+from ...pipeline import PIPELINE, run_stages
+from ...theory.attention_cost import WEIGHT_WORK
 
 BATCHES: Final = (1, WIDTHS[-1])
 """Batches for which movement is told."""

@@ -5,9 +5,9 @@ from typing import Final
 
 import numpy as np
 
-from redpebble.distributed.plans.cluster import VALUE_BYTES
-from redpebble.distributed.plans.plans import parse_bytes
-from redpebble.sparse.neuron_graph import NeuronGraph
+from ...distributed.plans.cluster import VALUE_BYTES
+from ...distributed.plans.plans import parse_bytes
+from ...sparse.neuron_graph import NeuronGraph
 
 CURVE_POINTS: Final = 9
 """Memories of a curve where none are given."""

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp, ReturnOp
 
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.foreign import ForeignOp
-from redpebble.dialect.ops.movement import ReshapeOp
-from redpebble.dialect.ops.network import NetworkOp
-from redpebble.export.sparse_networks.node_format import DOMAIN
-from redpebble.frontend.import_model import Source
-from redpebble.options import Options
-from redpebble.pipeline import build, run_stages
-from redpebble.sparse.neuron_graph import NeuronGraph
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.foreign import ForeignOp
+from ...dialect.ops.movement import ReshapeOp
+from ...dialect.ops.network import NetworkOp
+from ...export.sparse_networks.node_format import DOMAIN
+from ...frontend.import_model import Source
+from ...options import Options
+from ...pipeline import build, run_stages
+from ...sparse.neuron_graph import NeuronGraph
 
 GRAPHS: Final = Options("neurons")
 

@@ -1,13 +1,13 @@
 """Native code that runs connection by connection, along a searched order: the theory of `theory/pebbling` at work."""
 
-from redpebble.compiler import machine_code
-from redpebble.frontend.import_model import Source
-from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.options import Options
-from redpebble.passes.network.schedule_connections import ScheduleConnections
-from redpebble.pipeline import build
-from redpebble.runtime.jit import host_target
-from redpebble.runtime.network import Network
+from ...driver.compiler import machine_code
+from ...frontend.import_model import Source
+from ...lowering.cpu_target import CpuTarget
+from ...options import Options
+from ...passes.network.schedule_connections import ScheduleConnections
+from ...pipeline import build
+from ...runtime.jit import host_target
+from ...runtime.network import Network
 
 
 def compile_in_order(

@@ -8,13 +8,13 @@ import numpy as np
 from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.bench.results.console import console
-from redpebble.dialect.provenance import node_name
-from redpebble.passes.analysis.layer_chains import layer_chains, patterns_of
-from redpebble.passes.analysis.partitioned_layers import module_traffic, partition_module
-from redpebble.pipeline import build
-from redpebble.theory.partition.partition import LayerTraffic, Partition, random_rows
-from redpebble.theory.partition.search import PartitionRequest, find_partition
+from ...dialect.provenance import node_name
+from ...passes.analysis.layer_chains import layer_chains, patterns_of
+from ...passes.analysis.partitioned_layers import module_traffic, partition_module
+from ...pipeline import build
+from ...theory.partition.partition import LayerTraffic, Partition, random_rows
+from ...theory.partition.search import PartitionRequest, find_partition
+from ..console.console import console
 
 
 @dataclass(frozen=True)

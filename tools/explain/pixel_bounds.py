@@ -2,10 +2,10 @@
 
 from xdsl.dialects.builtin import ModuleOp
 
-from redpebble.dialect.ops.images import Conv2dOp, image_shape
-from redpebble.dialect.tensors import DYNAMIC
-from redpebble.passes.analysis.weights import weight_of
-from redpebble.passes.kernels.annotate_io_bounds import bounds_of
+from ...dialect.ops.images import Conv2dOp, image_shape
+from ...dialect.tensors import DYNAMIC
+from ...passes.analysis.weights import weight_of
+from ...passes.kernels.annotate_io_bounds import bounds_of
 
 
 def pixel_line(module: ModuleOp) -> str:

@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from redpebble.foundation.atomic_files import replacing
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.bounds.bounds import instance_bounds
-from redpebble.theory.pebbling.machine import TransferCount
-from redpebble.theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
-from redpebble.tools.explain.neuron_graphs import FlatModel, join, join_orders
-from redpebble.tools.explain.search_watch import SearchWatch
+from ...foundation.atomic_files import replacing
+from ...sparse.neuron_graph import NeuronGraph
+from ...theory.pebbling.bounds.bounds import instance_bounds
+from ...theory.pebbling.machine import TransferCount
+from ...theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
+from .neuron_graphs import FlatModel, join, join_orders
+from .search_watch import SearchWatch
 
 
 @dataclass(frozen=True)

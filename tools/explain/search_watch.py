@@ -9,7 +9,7 @@ from typing import Final
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from redpebble.bench.results.console import is_live, progress_console
+from ..console.console import is_live, progress_console
 
 ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 """Signals that end a search; a second one ends the process at once."""

@@ -8,17 +8,17 @@ from typing import Final
 
 import numpy as np
 
-from redpebble.dialect.reports.layer_report import LayerReport
-from redpebble.kernels.formats import dense_outputs
-from redpebble.kernels.machine import Machine
-from redpebble.kernels.prediction import predicted_us
-from redpebble.kernels.tile_widths import measured_rows, time_of_rows
-from redpebble.kernels.work import Layer
-from redpebble.placement import Placement
-from redpebble.sparse.csr import CONNECTION_BYTES
-from redpebble.tools.explain.attention_table import AttentionLine
-from redpebble.tools.explain.explanation import Explanation
-from redpebble.tools.explain.lowering_levels import Level, Lowering
+from ...dialect.reports.layer_report import LayerReport
+from ...driver.placement import Placement
+from ...kernels.formats import dense_outputs
+from ...kernels.machine import Machine
+from ...kernels.prediction import predicted_us
+from ...kernels.tile_widths import measured_rows, time_of_rows
+from ...kernels.work import Layer
+from ...sparse.csr import CONNECTION_BYTES
+from .attention_table import AttentionLine
+from .explanation import Explanation
+from .lowering_levels import Level, Lowering
 
 MANY_LAYERS: Final = 16
 """Layers from which on those that differ by numbers in their names alone are one line."""

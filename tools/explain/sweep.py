@@ -6,13 +6,13 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from redpebble.theory.pebbling.bounds.bounds import instance_bounds, lower_bound
-from redpebble.theory.pebbling.machine import Memory
-from redpebble.theory.pebbling.machine_compiled import count_transfers
-from redpebble.tools.explain.explanation import MOST_SEARCHED, QUICK_ORDERS, SEARCHED, Transfers
-from redpebble.tools.explain.neuron_graphs import FlatModel
-from redpebble.tools.explain.saved_orders import ScheduleRequest, SearchBudget, add_counts, find_schedule
-from redpebble.tools.explain.search_watch import SearchWatch
+from ...theory.pebbling.bounds.bounds import instance_bounds, lower_bound
+from ...theory.pebbling.machine import Memory
+from ...theory.pebbling.machine_compiled import count_transfers
+from .explanation import MOST_SEARCHED, QUICK_ORDERS, SEARCHED, Transfers
+from .neuron_graphs import FlatModel
+from .saved_orders import ScheduleRequest, SearchBudget, add_counts, find_schedule
+from .search_watch import SearchWatch
 
 
 @dataclass(frozen=True)

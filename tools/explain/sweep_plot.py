@@ -5,9 +5,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from redpebble.foundation.atomic_files import replacing
-from redpebble.tools.explain.explanation import SEARCHED
-from redpebble.tools.explain.sweep import Sweep
+from ...foundation.atomic_files import replacing
+from .explanation import SEARCHED
+from .sweep import Sweep
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from redpebble.dialect.ops.images import Conv2dOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.reports.layer_report import LayerReport
-from redpebble.frontend.import_model import Imported
-from redpebble.frontend.multiply_adds import value_shapes
-from redpebble.passes.analysis.data_movement import FreeSizes, module_movement
-from redpebble.tools.explain.lowering_levels import BATCHES
-from redpebble.tools.explain.story import LayerTime, layer_times
+from ...dialect.ops.images import Conv2dOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.reports.layer_report import LayerReport
+from ...frontend.import_model import Imported
+from ...frontend.multiply_adds import value_shapes
+from ...passes.analysis.data_movement import FreeSizes, module_movement
+from .lowering_levels import BATCHES
+from .story import LayerTime, layer_times
 
 
 def total_line(imported: Imported, layers: Sequence[LayerReport]) -> str:

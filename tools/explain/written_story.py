@@ -5,16 +5,16 @@ import sys
 from datetime import date
 from pathlib import Path
 
-import redpebble
-from redpebble.foundation.atomic_files import write_text
-from redpebble.frontend.import_model import Source
-from redpebble.options import Options
-from redpebble.tools.explain.explanation import Explanation, explanation_report
-from redpebble.tools.explain.lowering_levels import levels_report, lowering_of
-from redpebble.tools.explain.page.page import explain_page
-from redpebble.tools.explain.story import Origin, Story, layer_times
-from redpebble.tools.json_reports import write_report
-from redpebble.tuning.calibration import cpu_model
+from ... import __version__
+from ...foundation.atomic_files import write_text
+from ...frontend.import_model import Source
+from ...options import Options
+from ...tuning.calibration import cpu_model
+from ..json_reports import write_report
+from .explanation import Explanation, explanation_report
+from .lowering_levels import levels_report, lowering_of
+from .page.page import explain_page
+from .story import Origin, Story, layer_times
 
 
 def story_of(named: tuple[str, Source], explanation: Explanation, options: Options, gain: str = "") -> Story:
@@ -27,7 +27,7 @@ def story_of(named: tuple[str, Source], explanation: Explanation, options: Optio
     lowering = lowering_of(model, options)
     return Story(
         name=name,
-        origin=Origin(redpebble.__version__, f"redpebble {shlex.join(sys.argv[1:])}", cpu_model(), str(date.today())),
+        origin=Origin(__version__, f"redpebble {shlex.join(sys.argv[1:])}", cpu_model(), str(date.today())),
         machine=options.machine,
         lowering=lowering,
         layer_times={

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from redpebble.tools.cli_options import ModelPath, Seed, new_model, new_report
+from ..cli_options import ModelPath, Seed, new_model, new_report
 
 Precision = Literal["f32", "int8"]
 
@@ -60,8 +60,8 @@ def prune(
     goal is a time or a loss, each gets the density at which the model loses least. Times are onnxruntime's, for the
     given rows and threads. The loss has an interval: samples that weights were not fitted to tell what others lose.
     """
-    from redpebble.pruning.options import Goal, PruneOptions
-    from redpebble.tools.pruning.command import PruneFiles, milliseconds, prune_and_print
+    from ...pruning.options import Goal, PruneOptions
+    from .command import PruneFiles, milliseconds, prune_and_print
 
     limit = None if time is None else milliseconds(time)
     goal = Goal.of({"speedup": speedup, "time": limit, "sparsity": sparsity, "loss": loss}, structure, "--")

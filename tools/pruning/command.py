@@ -8,16 +8,16 @@ from typing import Final, NamedTuple
 
 from rich.table import Table
 
-from redpebble.bench.results.console import console
-from redpebble.bench.results.progress_bar import progress_bar
-from redpebble.foundation.atomic_files import write_text
-from redpebble.pruning.options import PruneOptions
-from redpebble.pruning.prune import pruned
-from redpebble.pruning.report import Pruned, PruneReport
-from redpebble.tools.explain.page.markup import byte_text
-from redpebble.tools.json_reports import write_report
-from redpebble.tools.pruning.page import prune_page
-from redpebble.verification.input_choice import arrays_of
+from ...foundation.atomic_files import write_text
+from ...pruning.options import PruneOptions
+from ...pruning.prune import pruned
+from ...pruning.report import Pruned, PruneReport
+from ...verification.input_choice import arrays_of
+from ..console.console import console
+from ..console.progress_bar import progress_bar
+from ..explain.page.markup import byte_text
+from ..json_reports import write_report
+from .page import prune_page
 
 UNITS: Final = {"ms": 1.0, "us": 1e-3, "s": 1e3}
 

@@ -3,9 +3,9 @@
 from html import escape
 from typing import Final
 
-from redpebble.pruning.report import PrunedLayer, PruneReport
-from redpebble.tools.explain.page.charts import Axes, Dot, Line, scatter_chart
-from redpebble.tools.explain.page.markup import (
+from ...pruning.report import PrunedLayer, PruneReport
+from ..explain.page.charts import Axes, Dot, Line, scatter_chart
+from ..explain.page.markup import (
     Card,
     Column,
     Row,
@@ -17,7 +17,7 @@ from redpebble.tools.explain.page.markup import (
     table,
     time_text,
 )
-from redpebble.tools.explain.page.style import STYLE
+from ..explain.page.style import STYLE
 
 STYLES: Final = ("c0", "c1", "c2", "c3", "c4")
 

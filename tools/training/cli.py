@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from redpebble.tools.cli_options import Seed, new_model, new_report
+from ..cli_options import Seed, new_model, new_report
 
 Loss = Literal["mse", "cross-entropy", "crps", "distill"]
 Optimizer = Literal["sgd", "adam", "lion"]
@@ -73,13 +73,13 @@ def finetune(
 
     mpiexec -n P redpebble finetune PARTS OUT ... trains P parts where they lie; 2P ranks, two replicas of each.
     """
-    from redpebble.tools.training.command import FinetuneFiles, Rates, finetune_and_print
+    from .command import FinetuneFiles, Rates, finetune_and_print
 
     steps = (optimizer, epochs, batch, rate, schedule, warm_up, patience)
     rates = Rates(*steps, seed, threads, exchange, sync, tuple(sync_of or ()), bits)
     files = FinetuneFiles(model, data, output, validate, teacher, labels, report)
     if model.is_dir():
-        from redpebble.tools.training.parts_command import finetune_parts_and_print
+        from .parts_command import finetune_parts_and_print
 
         raise typer.Exit(finetune_parts_and_print(files, loss, rates))
     new_model(output)

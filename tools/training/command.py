@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from redpebble.bench.results.console import console, progress_console
-from redpebble.bench.results.progress_bar import progress_bar
-from redpebble.foundation.atomic_files import write_text
-from redpebble.foundation.errors import RedpebbleError
-from redpebble.passes.training.losses import LossName
-from redpebble.tools.json_reports import write_report
-from redpebble.tools.training.page import finetune_page
-from redpebble.training.finetune import FinetuneReport, finetuned, teacher_of
-from redpebble.training.optimizers import OptimizerName
-from redpebble.training.options import Exchange, FinetuneOptions, Schedule
-from redpebble.training.replicas import Alone, Replicas
-from redpebble.training.samples import Samples, Task
-from redpebble.verification.input_choice import arrays_of
+from ...foundation.atomic_files import write_text
+from ...foundation.errors import RedpebbleError
+from ...passes.training.losses import LossName
+from ...training.finetune import FinetuneReport, finetuned, teacher_of
+from ...training.optimizers import OptimizerName
+from ...training.options import Exchange, FinetuneOptions, Schedule
+from ...training.replicas import Alone, Replicas
+from ...training.samples import Samples, Task
+from ...verification.input_choice import arrays_of
+from ..console.console import console, progress_console
+from ..console.progress_bar import progress_bar
+from ..json_reports import write_report
+from .page import finetune_page
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -128,7 +128,7 @@ def show_training(files: FinetuneFiles, report: FinetuneReport, sent: str, count
 
 
 def _replicas() -> Replicas:
-    from redpebble.distributed.run.replicas import MpiReplicas
+    from ...distributed.run.replicas import MpiReplicas
 
     return MpiReplicas.of_world()
 

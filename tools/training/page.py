@@ -2,10 +2,10 @@
 
 from html import escape
 
-from redpebble.tools.explain.page.charts import Axes, Dot, Line, scatter_chart
-from redpebble.tools.explain.page.markup import Card, cards, count_text, section
-from redpebble.tools.explain.page.style import STYLE
-from redpebble.training.finetune import FinetuneReport
+from ...training.finetune import FinetuneReport
+from ..explain.page.charts import Axes, Dot, Line, scatter_chart
+from ..explain.page.markup import Card, cards, count_text, section
+from ..explain.page.style import STYLE
 
 
 def finetune_page(name: str, report: FinetuneReport, command: str) -> str:

@@ -18,13 +18,13 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.product_order import ProductOrderAttr
-from redpebble.dialect.attributes.target_walk import TargetWalkAttr
-from redpebble.dialect.ops.axis_maps import AxisMap, AxisPattern, HasAxisMap, RowMajor
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, verify_bias
-from redpebble.sparse.csr import CscMatrix
+from ....sparse.csr import CscMatrix
+from ...attributes.activations import ActivationAttr
+from ...attributes.product_order import ProductOrderAttr
+from ...attributes.target_walk import TargetWalkAttr
+from ...tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, verify_bias
+from ..axis_maps import AxisMap, AxisPattern, HasAxisMap, RowMajor
+from ..constants import SparseConstantOp
 
 SUMS_SINCE: Final = 16
 """The opset from which ScatterElements adds: the op has no other form in ONNX."""

@@ -17,12 +17,12 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.target_walk import TargetWalkAttr
-from redpebble.dialect.ops.axis_maps import FixedAxes, RowMajor
-from redpebble.dialect.ops.graphs.aggregate import NOTHING, AggregateOp, AtTargets, graph_of
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, verify_bias
-from redpebble.sparse.csr import CscMatrix
+from ....sparse.csr import CscMatrix
+from ...attributes.activations import ActivationAttr
+from ...attributes.target_walk import TargetWalkAttr
+from ...tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, verify_bias
+from ..axis_maps import FixedAxes, RowMajor
+from .aggregate import NOTHING, AggregateOp, AtTargets, graph_of
 
 
 class EdgeSoftmax(NamedTuple):

@@ -6,11 +6,11 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import Pure
 
-from redpebble.dialect.ops.axis_maps import FixedAxes, RowMajor
-from redpebble.dialect.ops.graphs.aggregate import NOTHING, AtTargets
-from redpebble.dialect.ops.graphs.attend_edges import AttendsEdges, EdgeSoftmax, softmax_properties
-from redpebble.dialect.ops.graphs.edges_of_call import INDEX_TENSOR, AggregateSortedOp, SortEdgesOp, verify_sorted
-from redpebble.dialect.tensors import DENSE_TENSOR, f32_tensor, shape_of
+from ...tensors import DENSE_TENSOR, f32_tensor, shape_of
+from ..axis_maps import FixedAxes, RowMajor
+from .aggregate import NOTHING, AtTargets
+from .attend_edges import AttendsEdges, EdgeSoftmax, softmax_properties
+from .edges_of_call import INDEX_TENSOR, AggregateSortedOp, SortEdgesOp, verify_sorted
 
 
 @irdl_op_definition

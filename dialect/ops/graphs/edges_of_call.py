@@ -21,11 +21,11 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from redpebble.dialect.ops.axis_maps import FixedAxes, RowMajor
-from redpebble.dialect.ops.graphs.aggregate import NOTHING, AtTargets, CombinesEdges
-from redpebble.dialect.provenance import texts_of
-from redpebble.dialect.symbolic_sizes import DIMS, Size, SymbolicShape
-from redpebble.dialect.tensors import DENSE_TENSOR, DYNAMIC, f32_tensor, shape_of, shape_text, verify_bias
+from ...provenance import texts_of
+from ...symbolic_sizes import DIMS, Size, SymbolicShape
+from ...tensors import DENSE_TENSOR, DYNAMIC, f32_tensor, shape_of, shape_text, verify_bias
+from ..axis_maps import FixedAxes, RowMajor
+from .aggregate import NOTHING, AtTargets, CombinesEdges
 
 IndexTensor = TensorType[I32]
 """The type of numbers of nodes and edges: `tensor<?xi32>`."""

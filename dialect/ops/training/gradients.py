@@ -7,9 +7,7 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.ops.axis_maps import FixedAxes, RowMajor
-from redpebble.dialect.ops.constants import SparseConstantOp
-from redpebble.dialect.tensors import (
+from ...tensors import (
     DENSE_TENSOR,
     DYNAMIC,
     F32_TENSOR,
@@ -19,6 +17,8 @@ from redpebble.dialect.tensors import (
     shape_text,
     size_of,
 )
+from ..axis_maps import FixedAxes, RowMajor
+from ..constants import SparseConstantOp
 
 
 @irdl_op_definition

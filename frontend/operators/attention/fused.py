@@ -7,17 +7,17 @@ from typing import Final, NamedTuple
 import numpy as np
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.attention import AttentionOp, Heads, PastAttentionOp, Weighting
-from redpebble.dialect.ops.elementwise import AddOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import SplitOp
-from redpebble.dialect.symbolic_sizes import ONE, Size, parts_of_sum, sum_of
-from redpebble.dialect.tensors import DYNAMIC, shape_of
-from redpebble.frontend.folding.known_sizes import is_known, shape_words
-from redpebble.frontend.operators.attention.fused_past import PastInputs, in_one, present
-from redpebble.frontend.operators.attention.past_keys import LENGTH, RANK
-from redpebble.frontend.operators.attention.products import COMPARED_SINCE, HEADS_LAST, mask_of
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
+from ....dialect.ops.attention import AttentionOp, Heads, PastAttentionOp, Weighting
+from ....dialect.ops.elementwise import AddOp
+from ....dialect.ops.layers import LinearOp
+from ....dialect.ops.movement import SplitOp
+from ....dialect.symbolic_sizes import ONE, Size, parts_of_sum, sum_of
+from ....dialect.tensors import DYNAMIC, shape_of
+from ...folding.known_sizes import is_known, shape_words
+from ..conversion import Conversion, Converter, NotCovered
+from .fused_past import PastInputs, in_one, present
+from .past_keys import LENGTH, RANK
+from .products import COMPARED_SINCE, HEADS_LAST, mask_of
 
 ROWS_RANK: Final = 3
 

@@ -5,13 +5,13 @@ from typing import Final, NamedTuple
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.attention import Heads
-from redpebble.dialect.ops.movement import ConcatOp, SplitOp
-from redpebble.dialect.symbolic_sizes import ONE, Size
-from redpebble.frontend.folding.known_sizes import is_known, shape_words
-from redpebble.frontend.operators.attention.past_keys import LENGTH, RANK
-from redpebble.frontend.operators.attention.products import HEADS_LAST
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from ....dialect.ops.attention import Heads
+from ....dialect.ops.movement import ConcatOp, SplitOp
+from ....dialect.symbolic_sizes import ONE, Size
+from ...folding.known_sizes import is_known, shape_words
+from ..conversion import Conversion, NotCovered
+from .past_keys import LENGTH, RANK
+from .products import HEADS_LAST
 
 Pair = tuple[SSAValue, SSAValue]
 

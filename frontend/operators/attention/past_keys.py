@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import onnx_ir
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.symbolic_sizes import SymbolicShape
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.row_steps import rounded
+from ....dialect.attributes.activations import ActivationAttr
+from ....dialect.symbolic_sizes import SymbolicShape
+from ..conversion import Conversion, NotCovered
+from ..row_steps import rounded
 
 RANK = 4
 LENGTH = 2

@@ -21,15 +21,15 @@ from typing import Final, NamedTuple
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.attention import MASK_RANK, AttentionOp, Heads, PastAttentionOp
-from redpebble.dialect.ops.elementwise import AddOp
-from redpebble.dialect.symbolic_sizes import ONE, Size, SymbolicShape
-from redpebble.frontend.folding.known_sizes import is_known, shape_words
-from redpebble.frontend.operators.attention.past_keys import RANK, appended, before_swap
-from redpebble.frontend.operators.attention.scores import Mask, Scores, scores_of
-from redpebble.frontend.operators.attention.shared_heads import Shared, shared_heads
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.row_steps import RowSteps
+from ....dialect.ops.attention import MASK_RANK, AttentionOp, Heads, PastAttentionOp
+from ....dialect.ops.elementwise import AddOp
+from ....dialect.symbolic_sizes import ONE, Size, SymbolicShape
+from ...folding.known_sizes import is_known, shape_words
+from ..conversion import Conversion, NotCovered
+from ..row_steps import RowSteps
+from .past_keys import RANK, appended, before_swap
+from .scores import Mask, Scores, scores_of
+from .shared_heads import Shared, shared_heads
 
 HEADS_LAST = (0, 2, 1, 3)
 """[B, heads, S, features] to [B, S, heads, features], and back."""

@@ -12,12 +12,12 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.attention import Roundings, Weighting
-from redpebble.frontend.folding.score_masks import HiddenScores, hidden_scores, mask_of_constant
-from redpebble.frontend.operators.attention.past_keys import RANK
-from redpebble.frontend.operators.conversion import Conversion
-from redpebble.frontend.operators.row_steps import Rounded, RowSteps, number_of_value, rounded, scaled
+from ....dialect.attributes.activations import ActivationAttr
+from ....dialect.ops.attention import Roundings, Weighting
+from ...folding.score_masks import HiddenScores, hidden_scores, mask_of_constant
+from ..conversion import Conversion
+from ..row_steps import Rounded, RowSteps, number_of_value, rounded, scaled
+from .past_keys import RANK
 
 MOST_MASKS: Final = 3
 """Masks behind each other that are added up."""

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import onnx_ir
 
-from redpebble.dialect.symbolic_sizes import ONE
-from redpebble.frontend.folding.known_sizes import is_known
-from redpebble.frontend.operators.attention.past_keys import RANK, producer_of, sizes_of_value
-from redpebble.frontend.operators.conversion import Conversion
+from ....dialect.symbolic_sizes import ONE
+from ...folding.known_sizes import is_known
+from ..conversion import Conversion
+from .past_keys import RANK, producer_of, sizes_of_value
 
 
 class Shared(NamedTuple):

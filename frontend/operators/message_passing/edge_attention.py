@@ -21,18 +21,18 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.ops.graphs.aggregate import SUMS_SINCE
-from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp, EdgeSoftmax
-from redpebble.dialect.ops.graphs.attend_sorted import AttendSortedOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.symbolic_sizes import Size
-from redpebble.frontend.folding.known_sizes import is_known
-from redpebble.frontend.operators.conversion import Conversion
-from redpebble.frontend.operators.message_passing.edge_lists import counted, digest
-from redpebble.frontend.operators.message_passing.edge_pattern import EdgePattern, Ends, NoPattern, same_ends
-from redpebble.frontend.operators.message_passing.edges_of_call import EdgesOfCall, sorted_edges
-from redpebble.sparse.edges import EdgeList
+from ....dialect.attributes.activations import ActivationAttr
+from ....dialect.ops.graphs.aggregate import SUMS_SINCE
+from ....dialect.ops.graphs.attend_edges import AttendEdgesOp, EdgeSoftmax
+from ....dialect.ops.graphs.attend_sorted import AttendSortedOp
+from ....dialect.ops.layers import LinearOp
+from ....dialect.symbolic_sizes import Size
+from ....sparse.edges import EdgeList
+from ...folding.known_sizes import is_known
+from ..conversion import Conversion
+from .edge_lists import counted, digest
+from .edge_pattern import EdgePattern, Ends, NoPattern, same_ends
+from .edges_of_call import EdgesOfCall, sorted_edges
 
 DEFAULT_SLOPE = 0.01
 """Slope of a LeakyRelu that names none."""

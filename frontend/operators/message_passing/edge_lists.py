@@ -5,8 +5,8 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.frontend.operators.conversion import NotCovered
-from redpebble.sparse.edges import EdgeList
+from ....sparse.edges import EdgeList
+from ..conversion import NotCovered
 
 Indices = NDArray[np.int64]
 

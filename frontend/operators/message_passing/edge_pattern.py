@@ -6,10 +6,10 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from redpebble.dialect.symbolic_sizes import Size, SymbolicShape
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.message_passing.edge_lists import Indices
-from redpebble.frontend.operators.message_passing.edges_of_call import unshaped
+from ....dialect.symbolic_sizes import Size, SymbolicShape
+from ..conversion import Conversion, NotCovered
+from .edge_lists import Indices
+from .edges_of_call import unshaped
 
 Ends = Indices | onnx_ir.Value
 """Nodes at one end of all edges: numbers, or the value that a call computes them in."""

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
-from redpebble.dialect.provenance import value_name
-from redpebble.dialect.shape_inference import described_by
-from redpebble.dialect.symbolic_sizes import DIMS, Size, SymbolicShape
-from redpebble.frontend.folding.known_sizes import is_known
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
+from ....dialect.ops.constants import ConstantOp
+from ....dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
+from ....dialect.provenance import value_name
+from ....dialect.shape_inference import described_by
+from ....dialect.symbolic_sizes import DIMS, Size, SymbolicShape
+from ...folding.known_sizes import is_known
+from ..conversion import Conversion, NotCovered
 
 LOWEST = -3.4e38
 """Values below this one stand for nothing in a maximum."""

@@ -22,16 +22,16 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.graphs.aggregate import MAXIMA_SINCE, SUMS_SINCE, AggregateOp
-from redpebble.dialect.symbolic_sizes import Size
-from redpebble.frontend.folding.known_sizes import is_known, shape_words
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
-from redpebble.frontend.operators.message_passing.edge_attention import convert_edge_attention
-from redpebble.frontend.operators.message_passing.edge_lists import Indices, counted, digest
-from redpebble.frontend.operators.message_passing.edges_of_call import aggregated_in_call
-from redpebble.frontend.reading.lazy_sparse_tensor import SparseTensor
-from redpebble.sparse.csr import CscMatrix
-from redpebble.sparse.edges import EdgeList
+from ....dialect.ops.graphs.aggregate import MAXIMA_SINCE, SUMS_SINCE, AggregateOp
+from ....dialect.symbolic_sizes import Size
+from ....sparse.csr import CscMatrix
+from ....sparse.edges import EdgeList
+from ...folding.known_sizes import is_known, shape_words
+from ...reading.lazy_sparse_tensor import SparseTensor
+from ..conversion import Conversion, Converter, NotCovered
+from .edge_attention import convert_edge_attention
+from .edge_lists import Indices, counted, digest
+from .edges_of_call import aggregated_in_call
 
 LEFT_DENSITY: Final = 0.2
 """Density below which a constant on the left is a graph: above it, dense blocks are worth the two transposes."""

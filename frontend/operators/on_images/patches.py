@@ -11,10 +11,10 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.symbolic_sizes import Size
-from redpebble.dialect.tensors import shape_of
-from redpebble.frontend.operators.conversion import Conversion
+from ....dialect.ops.layers import LinearOp
+from ....dialect.symbolic_sizes import Size
+from ....dialect.tensors import shape_of
+from ..conversion import Conversion
 
 
 def is_cut_into_patches(conversion: Conversion, kernel: Sequence[int]) -> bool:

@@ -13,15 +13,15 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.ops.elementwise import AddOp
-from redpebble.dialect.ops.images import QuantizedConv2dOp
-from redpebble.dialect.tensors import shape_of
-from redpebble.frontend.folding.integer_weights import PLACES
-from redpebble.frontend.operators.conversion import Conversion, NotCovered
-from redpebble.frontend.operators.on_images.windows import checked_image, image_of, matrix_of, window_of
-from redpebble.frontend.operators.quantized import check_scales, codes_of, emit_layer, has_zero
-from redpebble.frontend.operators.quantized_operands import (
+from ....dialect.attributes.codes import CodesAttr
+from ....dialect.ops.elementwise import AddOp
+from ....dialect.ops.images import QuantizedConv2dOp
+from ....dialect.tensors import shape_of
+from ....sparse.csr import CscMatrix
+from ...folding.integer_weights import PLACES
+from ..conversion import Conversion, NotCovered
+from ..quantized import check_scales, codes_of, emit_layer, has_zero
+from ..quantized_operands import (
     KINDS,
     Codes,
     Integers,
@@ -34,7 +34,7 @@ from redpebble.frontend.operators.quantized_operands import (
     scaled_sums,
     sparse_weight_of,
 )
-from redpebble.sparse.csr import CscMatrix
+from .windows import checked_image, image_of, matrix_of, window_of
 
 
 class _Kernel(NamedTuple):

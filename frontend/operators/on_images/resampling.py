@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from redpebble.dialect.attributes.resampling import OUTSIDE, ResamplingAttr
-from redpebble.dialect.ops.images import Resample2dOp, image_shape
-from redpebble.dialect.tensors import shape_of
-from redpebble.frontend.folding.known_sizes import is_known
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered
-from redpebble.frontend.operators.on_images.windows import check_pixels, image_of
+from ....dialect.attributes.resampling import OUTSIDE, ResamplingAttr
+from ....dialect.ops.images import Resample2dOp, image_shape
+from ....dialect.tensors import shape_of
+from ...folding.known_sizes import is_known
+from ..conversion import Conversion, Converter, NotCovered
+from .windows import check_pixels, image_of
 
 Places = NDArray[np.float32]
 

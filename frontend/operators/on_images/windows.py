@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from redpebble.dialect.attributes.window import WindowAttr
-from redpebble.dialect.ops.images import (
+from ....dialect.attributes.window import WindowAttr
+from ....dialect.ops.images import (
     Conv2dOp,
     Depthwise2dOp,
     ImageLayerOp,
@@ -20,11 +20,11 @@ from redpebble.dialect.ops.images import (
     image_shape,
     is_image_rank,
 )
-from redpebble.dialect.tensors import DYNAMIC, shape_of, shape_text
-from redpebble.frontend.limits import allowance
-from redpebble.frontend.operators.conversion import Conversion, Converter, NotCovered, UnknownImage
-from redpebble.frontend.operators.movement import refuse_further_outputs
-from redpebble.frontend.operators.on_images.patches import is_cut_into_patches, layer_of_patches
+from ....dialect.tensors import DYNAMIC, shape_of, shape_text
+from ...limits import allowance
+from ..conversion import Conversion, Converter, NotCovered, UnknownImage
+from ..movement import refuse_further_outputs
+from .patches import is_cut_into_patches, layer_of_patches
 
 MOST_TAPS: Final = 128
 """Taps of a window for which there is code: one piece of it for each."""

@@ -19,9 +19,9 @@ from redpebble.distributed.parts.module_text import module_of, put_constants, ta
 from redpebble.distributed.parts.part_file import PARTS_VERSION, Part, read_part, write_part
 from redpebble.distributed.parts.plan_file import read_plan
 from redpebble.distributed.parts.steps import Call, Receive, Send
-from redpebble.distributed.parts.write_parts import PartsRequest, check_target, write_parts
 from redpebble.distributed.run.array_files import files_by_name, open_input, sizes_of
 from redpebble.distributed.run.partitioned_network import RunOptions
+from redpebble.distributed.write_parts import PartsRequest, check_target, write_parts
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.models.graph_builder import GraphBuilder, Output

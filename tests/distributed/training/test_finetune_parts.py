@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
 from redpebble.distributed.graph.row_graph import RowGraph
-from redpebble.distributed.parts.write_parts import PartsRequest, write_parts
+from redpebble.distributed.write_parts import PartsRequest, write_parts
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.models import zoo
 from redpebble.pipeline import build

@@ -9,8 +9,8 @@ from onnx import numpy_helper
 
 import redpebble
 from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, SortEdgesOp
+from redpebble.driver.native_build import native_build
 from redpebble.frontend.import_model import import_model
-from redpebble.native_build import native_build
 from redpebble.options import Options
 from tests.lowering.graphs.test_sorted_edges import MAXIMUM, SUM, model
 

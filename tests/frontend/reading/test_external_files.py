@@ -15,12 +15,12 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxruntime import InferenceSession
 
 import redpebble
+from redpebble.driver.model_digest import model_digest
 from redpebble.export.save_model import save_model
 from redpebble.export.sparse_networks.node_content import network_model
 from redpebble.frontend.errors import InvalidModelError
 from redpebble.frontend.import_model import Source, import_model
 from redpebble.frontend.reading.model_source import read_model
-from redpebble.model_digest import model_digest
 from tests.frontend.import_oracle import model, normal
 
 SECRET: Final = np.frombuffer(b"-----BEGIN PRIVATE KEY-----" + bytes(37), np.float32)

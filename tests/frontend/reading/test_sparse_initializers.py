@@ -13,9 +13,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.semantics.interpreter import interpret
+from redpebble.driver.model_digest import model_digest
 from redpebble.frontend.errors import InvalidModelError
 from redpebble.frontend.import_model import import_model
-from redpebble.model_digest import model_digest
 from redpebble.pipeline import build as build_module
 from tests.frontend.import_oracle import assert_agrees, imported, model, normal, session
 

@@ -12,12 +12,12 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.graphs.aggregate import AggregateOp, AtTargets
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.driver.native_build import native_build
 from redpebble.lowering.code_key import code_key
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.graphs.aggregate import pieces_of
 from redpebble.lowering.graphs.packing import block_borders
 from redpebble.models.graph_network import GraphNetwork
-from redpebble.native_build import native_build
 from redpebble.options import Options
 from redpebble.passes.neuron_order.order_targets import OrderTargets
 from redpebble.runtime.network import Network

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 from numpy.typing import NDArray
 
-from redpebble.compiler import native_code
+from redpebble.driver.compiler import native_code
 from redpebble.export.sparse_networks.node_content import network_model
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.ort.custom_ops.library import build_library

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from redpebble.ort.provider.register import host
+from tests.driver.test_bodies import MODELS, feeds
 from tests.ort.provider_models import plain_session, provider_session
-from tests.redpebble.test_bodies import MODELS, feeds
 
 
 @pytest.mark.parametrize("name", ["if", *(pytest.param(name, marks=pytest.mark.slow) for name in ("loop", "scan"))])

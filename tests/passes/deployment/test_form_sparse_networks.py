@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime import InferenceSession
 
-from redpebble.compiler import Optimized, optimized
+from redpebble.driver.compiler import Optimized, optimized
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.measured.built_in_examples import built_in_examples
 from redpebble.kernels.prices import STREAMS

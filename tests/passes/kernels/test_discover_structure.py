@@ -12,8 +12,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.reports.module_report import layer_reports
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.models.radixnet import RadixNet
-from redpebble.models.radixnet_patterns import radixnet_patterns
+from redpebble.models.radixnet import RadixNet, radixnet_patterns
 from redpebble.models.structured import PANEL_ROWS, n_of_m, panels
 from redpebble.passes.analysis.structure_facts import facts_of
 from redpebble.passes.kernels.choose_kernels import ChooseKernels

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from redpebble.models.radixnet import RadixNet
-from redpebble.models.radixnet_patterns import radixnet_patterns
+from redpebble.models.radixnet import RadixNet, radixnet_patterns
 from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.patterns.strides import Strides, strides_of
 from tests.support.patterns import rows_of, shuffled

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.models.radixnet import RadixNet
-from redpebble.models.radixnet_patterns import radixnet_patterns
+from redpebble.models.radixnet import RadixNet, radixnet_patterns
 from redpebble.theory.partition.balance import most_connections
 from redpebble.theory.partition.grow_parts import grow_parts
 from redpebble.theory.partition.hypergraph import layer_hypergraph

@@ -5,8 +5,8 @@ import onnx
 import onnx.parser
 from rich.console import Console
 
+from redpebble.driver.native_build import native_build
 from redpebble.models.graph_network import GraphNetwork
-from redpebble.native_build import native_build
 from redpebble.options import Options
 from redpebble.pipeline import build
 from redpebble.tools.explain.edge_table import edge_lines, edge_table

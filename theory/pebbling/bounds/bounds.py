@@ -19,17 +19,17 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup, interval_groups, joint_group
-from redpebble.theory.pebbling.bounds.segment_bound import interval_crowding, segment_excess
-from redpebble.theory.pebbling.bounds.separator_bound import Weighting, separator_excess
-from redpebble.theory.pebbling.bounds.spectral_weighting import (
+from ....sparse.neuron_graph import NeuronGraph
+from ..machine import TransferCount
+from .live_intervals import IntervalGroup, interval_groups, joint_group
+from .segment_bound import interval_crowding, segment_excess
+from .separator_bound import Weighting, separator_excess
+from .spectral_weighting import (
     degree_weights,
     equalising_weights,
     is_within_reach,
     spectral_weighting,
 )
-from redpebble.theory.pebbling.machine import TransferCount
 
 Argument = Literal["every value moves", "segments", "few can stay, by layer", "few can stay, jointly"]
 _DEGREE_POWERS = (-0.5, 0.0, 0.25)

@@ -29,7 +29,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
+from ....sparse.neuron_graph import NeuronGraph
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup
-from redpebble.theory.pebbling.bounds.spectral_weighting import is_within_reach, largest_deviation
+from .live_intervals import IntervalGroup
+from .spectral_weighting import is_within_reach, largest_deviation
 
 Counts = NDArray[np.int64]
 

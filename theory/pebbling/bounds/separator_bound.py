@@ -40,7 +40,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup
+from .live_intervals import IntervalGroup
 
 Floats = NDArray[np.float64]
 _PRICE_FACTORS = np.array([0.0, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0])

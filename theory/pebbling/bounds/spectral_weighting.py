@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.bounds.live_intervals import IntervalGroup
-from redpebble.theory.pebbling.bounds.separator_bound import Floats, Weighting
+from .live_intervals import IntervalGroup
+from .separator_bound import Floats, Weighting
 
 # Intervals on the smaller side, whose products among each other the solver works on: 1500 x 1500 take about 0.5 s.
 LARGEST_SIDE = 1536

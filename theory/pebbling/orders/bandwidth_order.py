@@ -11,7 +11,7 @@ import heapq
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
+from ....sparse.neuron_graph import NeuronGraph
 
 
 def reverse_cuthill_mckee_order(network: NeuronGraph) -> NDArray[np.int64]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph, id_array
+from ....sparse.neuron_graph import NeuronGraph, id_array
 
 
 class GrownNetwork(NamedTuple):

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.orders.bandwidth_order import topological_numbers
+from ....sparse.neuron_graph import NeuronGraph
+from .bandwidth_order import topological_numbers
 
 
 def narrow_frontier_order(network: NeuronGraph) -> NDArray[np.int64]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.orders.simple_orders import topological_positions
+from ....sparse.neuron_graph import NeuronGraph
+from .simple_orders import topological_positions
 
 
 @dataclass(frozen=True, eq=False)

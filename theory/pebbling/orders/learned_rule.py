@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.orders.learned_weights import WEIGHTS
-from redpebble.theory.pebbling.orders.rolling_orders import MOST_USES, OCTAVES, RollingRule
+from ....sparse.neuron_graph import NeuronGraph
+from .learned_weights import WEIGHTS
+from .rolling_orders import MOST_USES, OCTAVES, RollingRule
 
 FEATURES: Final = 3
 NUMBERS: Final = 2 + OCTAVES + (MOST_USES + 1) * OCTAVES

@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.csr import CsrPattern
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.compiled import compiled
-from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders
+from ....sparse.csr import CsrPattern
+from ....sparse.neuron_graph import NeuronGraph
+from ...compiled import compiled
+from .interval_stabbing import TargetOrders
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]

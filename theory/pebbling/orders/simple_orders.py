@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
+from ....sparse.neuron_graph import NeuronGraph
 
 
 def pull_order(network: NeuronGraph) -> NDArray[np.int64]:

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.compiled import compiled
-from redpebble.theory.pebbling.search.order_line import Line, Move, moment
+from ...compiled import compiled
+from .order_line import Line, Move, moment
 
 Ints = NDArray[np.int32]
 RESIDENT, DIRTY, IS_OUTPUT, BEGINS_DIRTY = 1, 2, 4, 8

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph, check_order
-from redpebble.theory.annealing.annealing import AnnealingPlan, AnnealingResult
-from redpebble.theory.annealing.compiled_states import anneal_blocks
-from redpebble.theory.compiled import compiled
-from redpebble.theory.pebbling.machine import Memory
-from redpebble.theory.pebbling.search.checkpoints import (
+from ....sparse.neuron_graph import NeuronGraph, check_order
+from ...annealing.annealing import AnnealingPlan, AnnealingResult
+from ...annealing.compiled_states import anneal_blocks
+from ...compiled import compiled
+from ..machine import Memory
+from .checkpoints import (
     BEGINS_DIRTY,
     IS_OUTPUT,
     Kept,
@@ -28,7 +28,7 @@ from redpebble.theory.pebbling.search.checkpoints import (
     keep_fresh,
     run_again,
 )
-from redpebble.theory.pebbling.search.order_line import Move, earliest, latest, line_of, put_move
+from .order_line import Move, earliest, latest, line_of, put_move
 
 LONGEST_RUN = 64
 # Checkpoints that a run may pass before it must be in a known state.

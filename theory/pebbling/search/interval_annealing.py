@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.compiled import compiled
-from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, check_target_orders, fixed_cost
-from redpebble.theory.pebbling.search.interval_swaps import (
+from ....sparse.neuron_graph import NeuronGraph
+from ...compiled import compiled
+from ..orders.interval_stabbing import TargetOrders, check_target_orders, fixed_cost
+from .interval_swaps import (
     NOTHING,
     Reach,
     change_of,
@@ -25,7 +25,7 @@ from redpebble.theory.pebbling.search.interval_swaps import (
     put_swap,
     times_after,
 )
-from redpebble.theory.pebbling.search.intervals import Intervals, intervals_of, settle
+from .intervals import Intervals, intervals_of, settle
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.compiled import compiled
-from redpebble.theory.pebbling.search.intervals import (
+from ...compiled import compiled
+from .intervals import (
     DEFINES,
     END,
     ENTRY,

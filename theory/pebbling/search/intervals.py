@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.compiled import compiled
-from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders
+from ....sparse.neuron_graph import NeuronGraph
+from ...compiled import compiled
+from ..orders.interval_stabbing import TargetOrders
 
 Ints = NDArray[np.int32]
 

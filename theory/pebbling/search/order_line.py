@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.compiled import compiled
+from ....sparse.neuron_graph import NeuronGraph
+from ...compiled import compiled
 
 Ints = NDArray[np.int32]
 

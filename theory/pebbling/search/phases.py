@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.annealing.annealing import AnnealingPlan, TracePoint
-from redpebble.theory.annealing.compiled_states import anneal_blocks
-from redpebble.theory.pebbling.machine import Memory
-from redpebble.theory.pebbling.machine_compiled import count_transfers
-from redpebble.theory.pebbling.orders.interval_stabbing import TargetOrders, decode
-from redpebble.theory.pebbling.search.connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections
-from redpebble.theory.pebbling.search.interval_annealing import StabbingBlocks, StabbingMoves
-from redpebble.theory.pebbling.search.starts import rolling_targets, target_orders
+from ....sparse.neuron_graph import NeuronGraph
+from ...annealing.annealing import AnnealingPlan, TracePoint
+from ...annealing.compiled_states import anneal_blocks
+from ..machine import Memory
+from ..machine_compiled import count_transfers
+from ..orders.interval_stabbing import TargetOrders, decode
+from .connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections
+from .interval_annealing import StabbingBlocks, StabbingMoves
+from .starts import rolling_targets, target_orders
 
 # Proposals of one block: between blocks the clock is asked and the temperature falls.
 _BLOCK = 2048

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.machine import Memory, Policy, TransferCount
-from redpebble.theory.pebbling.machine_compiled import count_transfers
-from redpebble.theory.pebbling.search.phases import Budget, Candidate, Search, SearchTrace, joined_trace
-from redpebble.theory.pebbling.search.starts import start_orders
+from ....sparse.neuron_graph import NeuronGraph
+from ..machine import Memory, Policy, TransferCount
+from ..machine_compiled import count_transfers
+from .phases import Budget, Candidate, Search, SearchTrace, joined_trace
+from .starts import start_orders
 
 STARTS_SHARE: Final = 0.4
 """Share of a time budget after which no further start is made."""

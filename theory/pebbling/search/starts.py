@@ -8,18 +8,18 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.orders.bandwidth_order import reverse_cuthill_mckee_order
-from redpebble.theory.pebbling.orders.frontier_order import narrow_frontier_order
-from redpebble.theory.pebbling.orders.interval_stabbing import (
+from ....sparse.neuron_graph import NeuronGraph
+from ..orders.bandwidth_order import reverse_cuthill_mckee_order
+from ..orders.frontier_order import narrow_frontier_order
+from ..orders.interval_stabbing import (
     TargetOrders,
     decode,
     natural_orders,
     sliding_window_order,
 )
-from redpebble.theory.pebbling.orders.learned_rule import learned_rule
-from redpebble.theory.pebbling.orders.rolling_orders import greedy_rule, rolled_in_time
-from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
+from ..orders.learned_rule import learned_rule
+from ..orders.rolling_orders import greedy_rule, rolled_in_time
+from ..orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 
 # Connections from which on one greedy order must do, and from which on only orders that take a second.
 _LARGE, _HUGE = 200_000, 1_500_000

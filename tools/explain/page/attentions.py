@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from redpebble.theory.attention_cost import least_bytes, moved_bytes
-from redpebble.tools.explain.attention_table import AttentionLine
-from redpebble.tools.explain.page.markup import Column, Row, byte_text, section, table, time_text
+from ....theory.attention_cost import least_bytes, moved_bytes
+from ..attention_table import AttentionLine
+from .markup import Column, Row, byte_text, section, table, time_text
 
 COLUMNS = (
     Column("attention", "word"),

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Final
 
-from redpebble.dialect.reports.layer_report import LayerReport
-from redpebble.kernels.machine import Machine
-from redpebble.tools.explain.layer_tables import report_notes
-from redpebble.tools.explain.lowering_levels import BATCHES
-from redpebble.tools.explain.page.charts import Axes, Dot, Line, scatter_chart
-from redpebble.tools.explain.page.markup import Column, Row, section, table, time_text
-from redpebble.tools.explain.story import LayerTime, Story, dense_gflops, short_names
+from ....dialect.reports.layer_report import LayerReport
+from ....kernels.machine import Machine
+from ..layer_tables import report_notes
+from ..lowering_levels import BATCHES
+from ..story import LayerTime, Story, dense_gflops, short_names
+from .charts import Axes, Dot, Line, scatter_chart
+from .markup import Column, Row, section, table, time_text
 
 SHOWN: Final = 24
 """Layers that are shown at once; more are there on request."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from html import escape
 
-from redpebble.tools.explain.lowering_levels import BATCHES, KindMovement, Level
-from redpebble.tools.explain.page.layers import of_batch
-from redpebble.tools.explain.page.markup import Column, Row, byte_text, count_text, section, table, time_text
+from ..lowering_levels import BATCHES, KindMovement, Level
+from .layers import of_batch
+from .markup import Column, Row, byte_text, count_text, section, table, time_text
 
 COLUMNS = (
     Column("op", "word"),

@@ -6,11 +6,11 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from redpebble.theory.pebbling.search.search import FoundOrder
-from redpebble.tools.explain.explanation import SEARCHED, Explanation, NetworkExplanation, Transfers
-from redpebble.tools.explain.page.charts import Axes, Line, line_chart
-from redpebble.tools.explain.page.markup import Card, Column, Row, cards, section, table
-from redpebble.tools.explain.page.pictures import dot_picture
+from ....theory.pebbling.search.search import FoundOrder
+from ..explanation import SEARCHED, Explanation, NetworkExplanation, Transfers
+from .charts import Axes, Line, line_chart
+from .markup import Card, Column, Row, cards, section, table
+from .pictures import dot_picture
 
 
 def order_sections(explanation: Explanation) -> Iterator[str]:

@@ -3,12 +3,13 @@
 from html import escape
 from math import inf
 
-from redpebble.frontend.multiply_adds import LONG
-from redpebble.sparse.csr import CONNECTION_BYTES
-from redpebble.tools.explain.lowering_levels import BATCHES
-from redpebble.tools.explain.page.attentions import attention_section
-from redpebble.tools.explain.page.layers import of_batch, roofline_section, structure_section, time_section
-from redpebble.tools.explain.page.markup import (
+from ....frontend.multiply_adds import LONG
+from ....sparse.csr import CONNECTION_BYTES
+from ..lowering_levels import BATCHES
+from ..story import Story
+from .attentions import attention_section
+from .layers import of_batch, roofline_section, structure_section, time_section
+from .markup import (
     Card,
     Column,
     Row,
@@ -19,11 +20,10 @@ from redpebble.tools.explain.page.markup import (
     section,
     time_text,
 )
-from redpebble.tools.explain.page.markup import table as table_of
-from redpebble.tools.explain.page.movement import movement_section
-from redpebble.tools.explain.page.orders import order_sections
-from redpebble.tools.explain.page.style import SCRIPT, STYLE
-from redpebble.tools.explain.story import Story
+from .markup import table as table_of
+from .movement import movement_section
+from .orders import order_sections
+from .style import SCRIPT, STYLE
 
 LINKS = (
     ("speed", "Speed"),

@@ -1,0 +1,96 @@
+"""redpebble makes pruned ONNX models fast on CPUs by moving less data.
+
+```python
+net = redpebble.compile("model.onnx", threads=2)
+outputs = net.run(None, {"x": x})
+
+result = redpebble.optimize("model.onnx")
+```
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .driver.compiler import Optimized as Optimized
+    from .driver.compiler import compile as compile  # noqa: A004
+    from .driver.compiler import optimize as optimize
+    from .foundation.errors import RedpebbleError as RedpebbleError
+    from .frontend.errors import InvalidModelError as InvalidModelError
+    from .frontend.errors import ModelError as ModelError
+    from .frontend.errors import UnsupportedModelError as UnsupportedModelError
+    from .ort.any_model import session as session
+    from .ort.counters import counters as counters
+    from .ort.provider.register import register as register
+    from .ort.provider.register import unregister as unregister
+    from .ort.session import get_library_path as get_library_path
+    from .pruning.prune import prune as prune
+    from .runtime.network import Network as Network
+    from .tools.benching.model_bench import measure as measure
+    from .tools.checking import check as check
+    from .tools.explain_commands import explain as explain
+    from .training.finetune import finetune as finetune
+    from .tuning.machines import calibrate as calibrate
+
+    __version__: str
+
+__all__ = [
+    "InvalidModelError",
+    "ModelError",
+    "Network",
+    "Optimized",
+    "RedpebbleError",
+    "UnsupportedModelError",
+    "__version__",
+    "calibrate",
+    "check",
+    "compile",
+    "counters",
+    "explain",
+    "finetune",
+    "get_library_path",
+    "measure",
+    "optimize",
+    "prune",
+    "register",
+    "session",
+    "unregister",
+]
+
+_HOMES = {
+    "InvalidModelError": "redpebble.frontend.errors",
+    "ModelError": "redpebble.frontend.errors",
+    "Network": "redpebble.runtime.network",
+    "Optimized": "redpebble.driver.compiler",
+    "RedpebbleError": "redpebble.foundation.errors",
+    "UnsupportedModelError": "redpebble.frontend.errors",
+    "calibrate": "redpebble.tuning.machines",
+    "check": "redpebble.tools.checking",
+    "compile": "redpebble.driver.compiler",
+    "counters": "redpebble.ort.counters",
+    "explain": "redpebble.tools.explain_commands",
+    "finetune": "redpebble.training.finetune",
+    "get_library_path": "redpebble.ort.session",
+    "measure": "redpebble.tools.benching.model_bench",
+    "optimize": "redpebble.driver.compiler",
+    "prune": "redpebble.pruning.prune",
+    "register": "redpebble.ort.provider.register",
+    "session": "redpebble.ort.any_model",
+    "unregister": "redpebble.ort.provider.register",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what is asked for: importing the package alone must stay cheap, since every `xdsl-opt` start does it."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version(__name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -1,0 +1,5 @@
+"""The command line as `python -m redpebble`."""
+
+from .tools.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""Engines that `redpebble bench` can measure: ours, onnxruntime and optional peers."""

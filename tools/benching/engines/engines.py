@@ -1,0 +1,185 @@
+"""The engines that are measured side by side: a name, and how a model becomes a call."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+import onnxruntime
+from numpy.typing import NDArray
+
+from ....frontend.errors import UnsupportedModelError
+from ....verification.measuring import Call
+from ....verification.oracle import Oracle, session_options
+from ..errors import NotAChainError, NotCoveredError, PeerError
+from .chain import chain_of
+from .float_twin import check_layers, float_session
+from .peers import PEERS, Peer
+
+Feeds = Mapping[str, NDArray[Any]]
+ModelPath = str | os.PathLike[str]
+Loaded = Callable[[Feeds, int], Call]
+"""A function from inputs and a number of threads to a call that returns the outputs."""
+
+
+class Engine(Protocol):
+    """Something that runs models."""
+
+    @property
+    def settle_seconds(self) -> float:
+        """The longest time for which an engine's threads go on spinning after a call."""
+        ...
+
+    def load(self, model: ModelPath) -> Loaded:
+        """Return the model in this engine.
+
+        Raises:
+            PeerError: the engine is not installed.
+            NotAChainError: the engine runs chains of linear layers only.
+            NotCoveredError: the engine does not run all of the model.
+        """
+        ...
+
+
+class Native:
+    """Our native code, for models that are covered from end to end."""
+
+    settle_seconds = 1e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        """Return the model, compiled.
+
+        Raises:
+            NotCoveredError: For a model of which a part would stay with onnxruntime.
+        """
+        from .... import compile as compile_model
+
+        try:
+            compile_model(model, threads=1)
+        except UnsupportedModelError as error:
+            raise NotCoveredError(f"{str(error).partition(', accepted are ')[0]}; redpebble.session runs it") from error
+
+        def call(feeds: Feeds, threads: int) -> Call:
+            network = compile_model(model, threads=threads)
+            return lambda: network.run(None, feeds)
+
+        return call
+
+
+class Session:
+    """onnxruntime with our kernels inside, as `redpebble.session` makes it."""
+
+    settle_seconds = 1e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        def call(feeds: Feeds, threads: int) -> Call:
+            from .... import session
+
+            return _called(Oracle.of(lambda: session(model, session_options(threads))), feeds)
+
+        return call
+
+
+class Provider:
+    """onnxruntime with our execution provider, which `redpebble.register` adds to it."""
+
+    settle_seconds = 1e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        def call(feeds: Feeds, threads: int) -> Call:
+            from .... import register
+
+            options = session_options(threads)
+            options.add_provider_for_devices(register(), {})
+            return _called(Oracle.of(lambda: onnxruntime.InferenceSession(os.fspath(model), options)), feeds)
+
+        return call
+
+
+class Onnxruntime:
+    """onnxruntime, for which zeros are numbers like any other."""
+
+    settle_seconds = 1e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        def call(feeds: Feeds, threads: int) -> Call:
+            return _called(Oracle(model, threads), feeds)
+
+        return call
+
+
+class Floats:
+    """onnxruntime with floats where a model rounds to codes and back; not for layers that compute with codes."""
+
+    settle_seconds = 1e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        check_layers(model)
+
+        def call(feeds: Feeds, threads: int) -> Call:
+            return _called(Oracle.of(lambda: float_session(model, threads)), feeds)
+
+        return call
+
+
+def _called(oracle: Oracle, feeds: Feeds) -> Call:
+    """Return the call of a session; what onnxruntime says against it, or the inputs, is one line."""
+    inputs = dict(feeds)
+    oracle.run(inputs)
+    return lambda: oracle.session.run(None, inputs)
+
+
+@dataclass(frozen=True)
+class ChainEngine:
+    """A library of sparse matrices, layer by layer."""
+
+    peer: Peer
+    settle_seconds: float
+
+    def load(self, model: ModelPath) -> Loaded:
+        self.peer.check()
+        layers = chain_of(model)
+
+        def call(feeds: Feeds, threads: int) -> Call:
+            (x,) = feeds.values()
+            rows = x.reshape(-1, x.shape[-1])
+            run = self.peer.prepare(layers, len(rows), threads)
+            return lambda: [run(rows).reshape(*x.shape[:-1], -1)]
+
+        return call
+
+
+ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
+    {
+        "session": Session(),
+        "native": Native(),
+        "provider": Provider(),
+        "onnxruntime": Onnxruntime(),
+        "fp32": Floats(),
+        "scipy": ChainEngine(PEERS["scipy"], 0.0),
+        "mkl": ChainEngine(PEERS["mkl"], 3e-3),
+        "torch": ChainEngine(PEERS["torch"], 2e-2),
+    }
+)
+
+
+def load_engines(
+    names: Sequence[str], model: ModelPath, engines: Mapping[str, Engine] = ENGINES
+) -> tuple[dict[str, Loaded], list[str]]:
+    """Return `model` in each engine that can run it, and a line for each that cannot.
+
+    Raises:
+        ValueError: an engine that is not known.
+    """
+    for name in names:
+        if name not in engines:
+            raise ValueError(f"unknown engine {name!r}, accepted are {', '.join(engines)}")
+    loaded: dict[str, Loaded] = {}
+    skipped: list[str] = []
+    for name in names:
+        try:
+            loaded[name] = engines[name].load(model)
+        except (PeerError, NotAChainError, NotCoveredError) as error:
+            skipped.append(f"{name} is left out: {error}")
+    return loaded, skipped

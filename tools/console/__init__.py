@@ -1,0 +1,1 @@
+"""The terminal of the commands: its console, progress bars and lines."""

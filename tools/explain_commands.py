@@ -1,0 +1,223 @@
+"""Layers as `compile` runs them, and what orders of connections move: `explain`, also as a call, and `schedule`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from xdsl.dialects.builtin import ModuleOp
+
+from ..dialect.ops.foreign import ForeignOp
+from ..dialect.reports.layer_report import Report
+from ..dialect.reports.module_report import module_report
+from ..driver.compiler import optimize
+from ..driver.native_build import imported_for_reports
+from ..driver.stated_sizes import with_sizes
+from ..frontend.errors import within_limits
+from ..frontend.import_model import Imported, Source
+from ..options import Options
+from ..pipeline import run_stages
+from ..runtime.jit import host_target
+from ..runtime.store.cache import default_folder
+from ..tuning.group_timing import measure_groups
+from ..tuning.measure_kernels import Tuning, measure_chosen
+from .console.console import console
+from .console.working import working
+from .explain.attention_table import attention_lines, attention_table
+from .explain.edge_table import edge_lines, edge_table
+from .explain.explanation import ExplainRequest, Explanation
+from .explain.explanation import explain as explain_flat
+from .explain.memory_sizes import spread_sizes
+from .explain.neuron_graphs import flat_model, flattened
+from .explain.pixel_bounds import pixel_line
+from .explain.saved_orders import (
+    ScheduleRequest,
+    SearchBudget,
+    find_schedule,
+    save_schedule,
+    schedule_lines,
+)
+from .explain.search_watch import SearchWatch, end_where_asked, watched_search
+from .explain.sweep import SweepRequest, sweep, sweep_report
+from .explain.sweep_plot import check_plot, draw_sweeps
+from .explain.totals import total_line
+from .explain.written_story import story_of, write_story
+from .headline import gain_sentence, print_gain
+from .inspection import NOTHING_SHOWN, Inspection
+from .json_reports import STANDARD_OUTPUT, write_report
+from .tables import orders_shown, print_layers, schedule_table, sweep_table
+
+MEASURING_SECONDS: Final = 0.2
+"""Seconds for all kernels together, a few calls of each at least."""
+
+
+@dataclass(frozen=True)
+class ExplainOutput:
+    """Path of the report of `explain`, and what it shows of the module on its way."""
+
+    report: Path | None = None
+    inspection: Inspection = NOTHING_SHOWN
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Heights and widths that all images have, by name."""
+
+
+def explain_and_print(model: Path, request: ExplainRequest, options: Options, output: ExplainOutput) -> None:
+    """Show the layers of a model, how its graphs of neurons move values, and what bounds that; write it as a report.
+
+    Layers are those that `compile` makes by `options`.
+
+    Raises:
+        ValueError: the report is neither JSON nor HTML, or there is no such pass or stage, or size of an image.
+    """
+    report, inspection = output.report, output.inspection
+    options = replace(inspection.watching(options), tuning=Tuning.recalled(host_target(), default_folder()))
+    source = with_sizes(model, output.sizes)
+    if inspection.stage:
+        inspection.print_stage(source, options)
+        return
+    if report not in (None, STANDARD_OUTPUT) and report.suffix not in (".json", ".html"):
+        raise ValueError(f"cannot write report {report}, accepted are files that end in .json or .html")
+    with working("choosing and measuring kernels of", model):
+        imported = simplified(source, options)
+        module = imported.module
+        optimized = optimize(source)
+        print_gain(optimized)
+        layers = native_report(module, options)
+        print_layers(layers, moved=True)
+        if total := total_line(imported, layers):
+            console.print(total, highlight=False)
+        attentions = attention_lines(optimized.networks, options.machine)
+    if attentions:
+        console.print(attention_table(attentions))
+    edges = edge_lines(module)
+    if edges:
+        console.print(edge_table(edges))
+    with watched_search("counting and searching orders", request.budget.known_seconds) as watch:
+        explanation = explain_flat(flattened(module, options), layers, request, watch)
+    console.print(explanation.graph_line, highlight=False)
+    pixels = pixel_line(module)
+    if pixels:
+        console.print(pixels, highlight=False)
+    if explanation.network is not None:
+        console.print(orders_shown(explanation.network, request))
+    if report is not None:
+        with working("writing the report of", model):
+            write_story(
+                report,
+                replace(
+                    story_of((model.name, source), explanation, options, gain_sentence(optimized)),
+                    attentions=attentions,
+                ),
+            )
+    end_where_asked(watch, "shown is what was found so far")
+
+
+def explain(
+    model: Source,
+    *,
+    memory: int | None = None,
+    batch_tile: int = 1,
+    seconds: float = 2.0,
+    proposals: int | None = None,
+    seed: int = 0,
+) -> Explanation:
+    """Return the layers of a model as `compile` runs them, measured kernel by kernel, and what orders of them move.
+
+    Fast memory holds `memory` rows of `batch_tile` values, 48 KiB without; an order is searched for `seconds`, or by so
+    many `proposals`, which find the same one with the same seed.
+
+    Raises:
+        ModelError: the model is unreadable.
+        ValueError: the memory, the tile or the time is none.
+    """
+    rows = ExplainRequest.default_memory(batch_tile) if memory is None else memory
+    request = ExplainRequest(rows, batch_tile, SearchBudget(seconds, proposals, seed))
+    options = Options()
+    module = simplified(model, options).module
+    layers = native_report(module, options)
+    return explain_flat(flattened(module, options), layers, request, SearchWatch())
+
+
+@dataclass(frozen=True)
+class SweepOutput:
+    """Paths of the report of a sweep, and of its picture."""
+
+    report: Path | None
+    plot: Path | None
+
+
+def sweep_and_print(
+    models: Sequence[Path], memories: Sequence[int], batch_tile: int, budget: SearchBudget, output: SweepOutput
+) -> None:
+    """Show what orders of each model move with each memory, or with some where none are given; draw and report it.
+
+    Raises:
+        ModelError: a model is unreadable.
+        ValueError: a model has no linear layer, a memory is too small, or a file has an ending that means nothing here.
+    """
+    if output.report not in (None, STANDARD_OUTPUT) and output.report.suffix != ".json":
+        raise ValueError(f"cannot write report {output.report} of a sweep, accepted are files that end in .json")
+    if output.plot is not None:
+        check_plot(output.plot)
+    flat = {model.stem: flat_model(model) for model in models}
+    sizes = memories or spread_sizes([network for one in flat.values() for network in one.networks])
+    request = SweepRequest(tuple(sizes), batch_tile, budget)
+    seconds = None if budget.known_seconds is None else budget.known_seconds * len(flat) * len(sizes)
+    with watched_search("searching an order for each memory", seconds) as watch:
+        sweeps = [sweep(name, one, request, watch) for name, one in flat.items()]
+    for one in sweeps:
+        console.print(sweep_table(one, request))
+    if output.plot is not None:
+        draw_sweeps(sweeps, output.plot)
+    write_report(output.report, "explain", sweep_report(request, sweeps))
+    end_where_asked(watch, "shown is what was found so far")
+
+
+def simplified(model: Source, options: Options) -> Imported:
+    """Return a model, its module simplified, with foreign ops where `compile` does not cover it.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    with within_limits():
+        imported = imported_for_reports(model)
+        run_stages(imported.module, options, until="simplify")
+    return imported
+
+
+def native_report(module: ModuleOp, options: Options) -> Report:
+    """Return the lines of a simplified module after all that `compile` does by `options`, measured kernel by kernel.
+
+    Kernels are those of this machine, as far as the user's folder knows it. Where something in the module is not
+    covered, layers are those that `compile` would make of each by itself.
+    """
+    known = options.tuning or Tuning.recalled(host_target(), default_folder())
+    prepared = module.clone()
+    run_stages(prepared, replace(options, tuning=known), after="simplify", until=last_stage(prepared))
+    measure_chosen(prepared, replace(known, seconds=MEASURING_SECONDS))
+    measure_groups(prepared, known.target)
+    return module_report(prepared)
+
+
+def last_stage(module: ModuleOp) -> str:
+    """Return the stage up to which a module can go to native code: the choice of kernels where ops are foreign."""
+    return "choose" if any(isinstance(op, ForeignOp) for op in module.walk()) else ""
+
+
+def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path, report: Path | None) -> None:
+    """Search an order of all connections of a model, save it, show what it transfers, and report that.
+
+    Raises:
+        ValueError: the model has no linear layer, or the memory is too small.
+    """
+    flat = flat_model(model)
+    with watched_search("searching an order", request.budget.known_seconds) as watch:
+        schedule = find_schedule(flat, request, watch)
+    save_schedule(schedule, request, save_to)
+    console.print(flat.graph_line, highlight=False)
+    lines = schedule_lines(schedule, request)
+    console.print(schedule_table(lines, request))
+    content = {"memory": request.memory, "policy": request.policy, "seed": request.budget.seed}
+    graphs = [asdict(line) | {"ratio": line.ratio} for line in lines]
+    write_report(report, "schedule", content | {"graphs": graphs})
+    end_where_asked(watch, f"{save_to} has the best order so far")
