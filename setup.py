@@ -4,4 +4,7 @@ from setuptools import find_packages, setup
 
 BESIDE = ["bench*", "build*", "docs*", "tests*", "typings*"]
 
-setup(packages=["redpebble", *(f"redpebble.{folder}" for folder in find_packages(exclude=BESIDE))])
+# a script of another name would be taken for a module of the root
+setup(
+    script_name="setup.py", packages=["redpebble", *(f"redpebble.{folder}" for folder in find_packages(exclude=BESIDE))]
+)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,18 @@ def test_the_source_distribution_holds_every_file(tmp_path: Path) -> None:
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
         held = {member.name.partition("/")[2] for member in archive if member.isfile()}
     assert not tracked() - held
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_every_module_but_those_of_measurements_and_tests(tmp_path: Path) -> None:
+    copy = copy_of_the_sources(tmp_path / "copy")
+    code = f"import setuptools.build_meta as b; print(b.build_wheel({str(tmp_path)!r}))"
+    subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
+        held = {name for name in archive.namelist() if name.endswith(".py")}
+    assert held == {
+        f"redpebble/{file.relative_to(ROOT)}" for file in FILES if file.relative_to(ROOT).parts[0] != "bench"
+    }
 
 
 @pytest.mark.slow
