@@ -77,7 +77,7 @@ ONLY_IN: dict[str, set[str]] = {
 FORBIDDEN_STEMS = {"utils", "util", "helpers", "helper", "common", "misc", "base", "manager"}
 INNER = ("body", "orelse", "finalbody", "handlers", "cases")
 """Fields of statements that hold statements."""
-MOST_LINES = 400
+MOST_LINES = 700
 MOST_FILES = 24
 
 FOLDERS = tuple(layer for layer in LAYERS if (ROOT / layer).is_dir())
