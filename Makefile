@@ -28,7 +28,9 @@ format: $(VENV)/installed ## let ruff mend and format the code
 demo: $(VENV)/installed ## optimize, check and measure a network that was really trained and pruned
 	$(BIN)/python -m redpebble.tools.demo
 
-docs: $(VENV)/installed build/named/redpebble ## build the documentation into build/site; links and references are checked
+docs: $(VENV)/installed ## build the documentation into build/site; links and references are checked
+	@rm -rf build/lib build/package
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --target build/package .
 	$(BIN)/python -m redpebble.tools.reference docs/reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
