@@ -18,7 +18,7 @@ import redpebble
 
 from ..tools.console.console import console
 from ..verification.measuring import Budget, interleave
-from .engines.bound_onnxruntime import bound_onnxruntime
+from .bound_onnxruntime import bound_onnxruntime
 
 
 def layer(inputs: int, outputs: int, sparsity: float) -> onnx.ModelProto:

@@ -35,7 +35,7 @@ from ..kernels.prediction import LEAST_CORE, example_of, stream_of
 from ..kernels.tile_widths import WIDTHS
 from ..kernels.work import Tile
 from ..tuning.probe_layers import PROBES
-from .cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
+from .measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
 
 HEAD: Final = '''\
 """Nanoseconds of the units of work of kernel families, by machine, lanes and family; last the exposure.

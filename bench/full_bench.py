@@ -23,7 +23,7 @@ from ..tools.benching.progress import shown
 from ..tools.benching.results import Result, Row, merged
 from ..tools.console.console import console
 from ..verification.measuring import Budget
-from .measure.ceilings import measure_ceilings
+from .ceilings import measure_ceilings
 from .results.target_table import target_lines
 from .suites.cost_bench import bench_costs
 from .suites.layer_bench import LayerPlan, bench_layers, print_missing_peers

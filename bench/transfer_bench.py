@@ -20,8 +20,8 @@ from ..kernels.prices import PRICES
 from ..kernels.tile_widths import WIDTHS
 from ..tools.console.console import console
 from ..tuning.probe_layers import PROBES
-from .cases.measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
 from .fit_prices import examples_of, with_streams
+from .measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from threadpoolctl import threadpool_limits
 
-from .adam import Adam
 from .digits import (
     BRIGHTEST,
     MODEL_FILE,
@@ -212,3 +211,25 @@ if __name__ == "__main__":
     parser.add_argument("--folder", type=Path, default=MODEL_FILE.parent)
     arguments = parser.parse_args()
     write(Training(seed=arguments.seed), arguments.folder)
+
+
+# Adam (Kingma and Ba 2015) in numpy.
+
+
+class Adam:
+    """Adam's moments for a list of parameters, which are updated in place."""
+
+    def __init__(self, parameters: Sequence[Array]) -> None:
+        self._parameters = parameters
+        self._first = [np.zeros_like(p) for p in parameters]
+        self._second = [np.zeros_like(p) for p in parameters]
+        self._step = 0
+
+    def update(self, gradients: Sequence[Array], rate: float) -> None:
+        """One step against the gradients; what never had one stays as it is."""
+        self._step += 1
+        first_bias, second_bias = 1 - 0.9**self._step, 1 - 0.999**self._step
+        for p, m, v, g in zip(self._parameters, self._first, self._second, gradients, strict=True):
+            m += np.float32(0.1) * (g - m)
+            v += np.float32(0.001) * (g * g - v)
+            p -= np.float32(rate / first_bias) * m / (np.sqrt(v / np.float32(second_bias)) + np.float32(1e-8))

@@ -23,10 +23,12 @@ import onnx_ir
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from ..driver.compiler import optimized
 from ..driver.model_rows import state_rows
 from ..foundation.threads import usable_threads
 from ..frontend.errors import within_limits
 from ..frontend.import_model import Source
+from ..options import Options
 from ..ort.any_model import session
 from ..runtime.jit import host_target
 from ..runtime.memory import return_free_memory
@@ -43,7 +45,6 @@ from .losses import Loss, Losses, variance_lost
 from .method_trials import MethodTrial, method_trials
 from .method_trials import densities_of as trial_densities
 from .options import Goal, Precision, PruneOptions
-from .quantized_result import quantized
 from .report import Pruned, PrunedLayer, PruneReport, state_pruning
 from .runs.calibration_data import batches_of
 from .runs.call_sizes import CallSizes
@@ -302,3 +303,20 @@ class _Pruning:
             )
             for layer in self.model.layers
         ]
+
+
+# A pruned model whose sparse layers compute with integers of eight bits.
+
+SAMPLES: Final = 512
+"""Samples that ranges of values are taken from, about."""
+
+
+def quantized(model: onnx_ir.Model, batches: Sequence[Mapping[str, NDArray[Any]]]) -> onnx_ir.Model:
+    """Return the model as `optimize --precision int8` makes it; float layers stay where int8 changes too much."""
+    taken = list[Mapping[str, NDArray[Any]]]()
+    for batch in batches:
+        is_like_first = not taken or all(batch[name].shape[1:] == taken[0][name].shape[1:] for name in batch)
+        if is_like_first and sum(min(map(len, one.values())) for one in taken) < SAMPLES:
+            taken.append(batch)
+    samples = {name: np.concatenate([batch[name] for batch in taken]) for name in taken[0]}
+    return optimized(model, Options("optimize", samples=samples)).model

@@ -12,7 +12,7 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from redpebble.runtime.store.source_digest import source_digest, source_files
+from redpebble.runtime.store.cache import source_digest, source_files
 from redpebble.universe import PASSES
 
 ROOT = Path(__file__).parent.parent

@@ -22,8 +22,8 @@ from ...tools.benching.results import Result
 from ...tools.console.console import console
 from ...verification.measuring import Budget, Call, interleave
 from ...verification.oracle import Oracle
-from ..engines.bound_session import bound_session
-from ..measure.fresh_process import footprint_in_a_fresh_process
+from ..bound_session import bound_session
+from ..fresh_process import footprint_in_a_fresh_process
 from .network_bench import connection_count, fused
 
 TINY: Final = RandomLayer(16, 16, 0.0)

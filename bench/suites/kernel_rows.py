@@ -31,7 +31,7 @@ from ...tuning.calibration import STREAM, cache_sizes, stream_times
 from ...tuning.kernel_timing import KernelClock
 from ...tuning.machines import of_this_cpu, packed_layer, with_stream_times
 from ...tuning.probe_layers import mask_of
-from ..cases.measured_layers import DATA, MeasuredLayer, MeasuredMachine, read_rows
+from ..measured_layers import DATA, MeasuredLayer, MeasuredMachine, read_rows
 
 ROUNDS = 9
 

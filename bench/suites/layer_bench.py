@@ -32,9 +32,9 @@ from ...tools.benching.tables import layer_lines
 from ...tools.console.console import console
 from ...verification.measuring import BURST_SECONDS, Budget, Call, Timing, interleave
 from ...verification.oracle import Oracle
-from ..engines.bound_session import bound_session
-from ..engines.kernel_call import OurKernel
-from ..measure.ceilings import NativeLoops
+from ..bound_session import bound_session
+from ..ceilings import NativeLoops
+from ..kernel_call import OurKernel
 
 Floats = NDArray[np.float32]
 EngineThreads = tuple[str, int]

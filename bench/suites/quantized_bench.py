@@ -28,7 +28,7 @@ import redpebble
 from ...runtime.memory import FLOAT32
 from ...tools.console.console import console
 from ...verification.measuring import Budget, Call, interleave
-from ..engines.bound_onnxruntime import bound_onnxruntime, bound_session
+from ..bound_onnxruntime import bound_onnxruntime, bound_session
 
 Array = NDArray[np.generic]
 

@@ -36,8 +36,8 @@ from ...tools.benching.layer_cases import RandomLayer
 from ...tools.console.console import console
 from ...verification.measuring import Budget, Call, Timing, interleave
 from ...verification.oracle import Oracle
-from ..engines.kernel_call import OurKernel
-from ..measure.ceilings import NativeLoops
+from ..ceilings import NativeLoops
+from ..kernel_call import OurKernel
 
 Floats = NDArray[np.float32]
 

@@ -7,18 +7,257 @@ piece, since adding to sums in memory takes longer than the tiles in flight leav
 for all slots, another tile computes meanwhile, and a layer stays in one piece: kernels of few neurons take longer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from numpy.typing import NDArray
+from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
-from ..graph.ownership import Ownership
-from .rank_functions import Computation, Exchange, Key, RankFunction, build_function
-from .rank_schedule import Entry, RankSchedule
+from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
+from ...dialect.ops.layers import LayerNormOp, LinearOp, RmsNormOp
+from ...dialect.ops.movement import SplitOp
+from ...passes.analysis.weights import Weight, constant_for
+from ..graph.ownership import Ownership, operands_of, weight_for
+from ..graph.row_graph import features_of
+from .module_text import OWN, TRAINED
+from .rank_functions import Computation, Exchange, FunctionEnd, Key, RankFunction, View, build_function
 from .steps import Buffer, BufferRow, Call, Indices, Receive, Route, Send, Step
+from .sub_weights import nothing, permutation, sub_weight, uses
+
+# The computations and exchanges of one rank in their order, before those between two messages are joined.
+
+WHOLE_ROWS: Final = 16
+"""A computation that shares a buffer ends at a multiple of so many rows, as the share of a thread does."""
+
+Emitted = tuple[Sequence[Operation], Sequence[SSAValue]]
+Entry = Computation | Exchange | FunctionEnd
+
+
+class _Source(NamedTuple):
+    """Inputs of neurons: the features of the layer's input, and the key of the buffer rows that hold them."""
+
+    key: Key
+    rows: Indices
+
+
+@dataclass(frozen=True)
+class _Neurons:
+    """Some neurons of a layer: their weights, biases and activation."""
+
+    weight: Weight
+    bias: NDArray[np.float32] | None
+    activation: ActivationAttr | None
+    trained: bool = True
+
+    def emit(self, read: Sequence[SSAValue]) -> Emitted:
+        """Return the layer on the one value read, with its constants."""
+        constant = constant_for(self.weight)
+        bias = [ConstantOp(self.bias)] if self.bias is not None else []
+        for one in (constant, *bias) if self.trained else ():
+            one.attributes[TRAINED] = IntAttr(OWN)
+        linear = LinearOp(read[0], constant.result, bias[0].result if bias else None, self.activation)
+        return [constant, *bias, linear], [linear.result]
+
+
+class RankSchedule:
+    """Steps of part `rank`: computation and exchange; values are numbered alike on all ranks.
+
+    With `overlap` neurons that need nothing of others come before the wait for that.
+    """
+
+    def __init__(self, ownership: Ownership, rank: int, *, overlap: bool) -> None:
+        self.ownership, self.rank, self._overlap = ownership, rank, overlap
+        self.graph = ownership.graph
+        inputs, results = (port.value for port in self.graph.inputs), (r for op in self.graph.ops for r in op.results)
+        self.values: list[SSAValue] = list(dict.fromkeys((*inputs, *results)))
+        self.numbers = {value: number for number, value in enumerate(self.values)}
+        self.views: dict[Key, View] = {}
+        self._entries: list[Entry] = []
+        self._arrived: set[SSAValue] = set()
+        self._gathered: set[SSAValue] = set()
+        self._orders: dict[SSAValue, Indices] = {}
+
+    def entries(self) -> list[Entry]:
+        """Return all computations and exchanges."""
+        for index, port in enumerate(self.graph.inputs):
+            if len(self.own_order(port.value)):
+                source = self._whole_buffer("input", index, len(self.own_order(port.value)))
+                self._add((source,), (self._rows_of(port.value, "own"),), lambda read: ((), read))
+                self._send(port.value)
+        for op in self.graph.ops:
+            if isinstance(op, LinearOp):
+                self._linear(op)
+            elif self.ownership.executed[op][self.rank]:
+                self._whole(op)
+        for index, port in enumerate(self.graph.outputs):
+            self._output(index, port.value)
+        return self._entries
+
+    def own_order(self, value: SSAValue) -> Indices:
+        """Return the features of a value that are this rank's, in the order in which they lie here."""
+        if value not in self._orders:
+            self._orders[value] = self.ownership.own(value, self.rank)
+        return self._orders[value]
+
+    def _received(self, value: SSAValue) -> Indices:
+        """Return the features of a cut value that arrive, in the order in which they lie here."""
+        routes = self.ownership.received(value, self.rank)
+        return np.concatenate([np.zeros(0, dtype=np.int64), *routes.values()])
+
+    def _whole_buffer(self, kind: str, number: int, features: int) -> Key:
+        """Return the key of something that has a buffer of its own."""
+        key = Key(kind, number)
+        self.views[key] = View(key, 0, features, features)
+        return key
+
+    def _rows_of(self, value: SSAValue, kind: str, inner: int = 0) -> Key:
+        """Return the key of features of a cut value, which share a buffer."""
+        own, received = len(self.own_order(value)), len(self._received(value))
+        first, features = {
+            "own": (0, own),
+            "inner": (0, inner),
+            "border": (inner, own - inner),
+            "received": (own, received),
+            "near": (0, own + received),
+        }[kind]
+        number = self.numbers[value]
+        key = Key(kind, number)
+        self.views[key] = View(Key("near", number), first, features, own + received)
+        return key
+
+    def _add(
+        self, reads: tuple[Key, ...], writes: tuple[Key, ...], emit: Callable[[Sequence[SSAValue]], Emitted]
+    ) -> None:
+        self._entries.append(Computation(reads, writes, emit))
+
+    def _send(self, value: SSAValue) -> None:
+        if self.ownership.sent(value, self.rank):
+            self._entries.append(Exchange(self._rows_of(value, "own"), is_send=True))
+
+    def _wait(self, value: SSAValue) -> None:
+        """Add the wait for the features of a value that others own, once."""
+        if value not in self._arrived and len(self._received(value)):
+            self._entries.append(Exchange(self._rows_of(value, "received"), is_send=False))
+        self._arrived.add(value)
+
+    def _linear(self, op: LinearOp) -> None:
+        if not len(self.own_order(op.result)):
+            return
+        source = self.graph.source(op.x)
+        if not self.ownership.is_cut(source):
+            rows = np.arange(features_of(source))
+            read = _Source(self._whole_buffer("whole", self.numbers[source], len(rows)), rows)
+            self._neurons(op, read, "own")
+        elif self._overlap and source not in self._arrived and len(self._received(source)):
+            self._inner_and_border(op, source)
+        else:
+            self._wait(source)
+            self._all_neurons(op, source)
+        self._send(op.result)
+
+    def _all_neurons(self, op: LinearOp, source: SSAValue) -> None:
+        """Add all own neurons of a layer, whose inputs are here."""
+        rows = np.concatenate((self.own_order(source), self._received(source)))
+        if len(rows):
+            key = self._rows_of(source, "near" if len(self._received(source)) else "own")
+            self._neurons(op, _Source(key, rows), "own")
+            return
+        self._neurons(op, _Source(self._whole_buffer("zeros", 0, 1), rows), "own")
+
+    def _inner_and_border(self, op: LinearOp, source: SSAValue) -> None:
+        """Add the neurons that need no received feature, the wait, and then the others; both lie in one buffer."""
+        own, received = self.own_order(op.result), self._received(source)
+        border = uses(weight_for(op), received, own)
+        if border.any():
+            # kernels write whole vectors: what lies behind the inner neurons has to begin at one
+            border[np.flatnonzero(~border)[(~border).sum() // WHOLE_ROWS * WHOLE_ROWS :]] = True
+        self._orders[op.result] = np.concatenate((own[~border], own[border]))
+        inner, mine = int((~border).sum()), self.own_order(source)
+        if inner:
+            key = self._rows_of(source, "own") if len(mine) else self._whole_buffer("zeros", 0, 1)
+            self._neurons(op, _Source(key, mine), "inner" if border.any() else "own", inner)
+        if border.any():
+            self._wait(source)
+            rows = np.concatenate((mine, received))
+            self._neurons(op, _Source(self._rows_of(source, "near"), rows), "border" if inner else "own", inner)
+            # whoever reads all own features reads them from the buffer that both computations have written to
+            self._entries.append(FunctionEnd())
+
+    def _neurons(self, op: LinearOp, source: _Source, kind: str, inner: int = 0) -> None:
+        """Add some of the own neurons of a layer."""
+        key, rows = source
+        order = self.own_order(op.result)
+        columns = {"own": order, "inner": order[:inner], "border": order[inner:]}[kind]
+        weight = sub_weight(weight_for(op), rows, columns) if key.kind != "zeros" else nothing(len(columns))
+        bias = None if op.bias is None else constant_array(op.bias)
+        neurons = _Neurons(weight, None if bias is None else bias[columns], op.activation)
+        self._add((key,), (self._rows_of(op.result, kind, inner),), neurons.emit)
+
+    def _gather(self, value: SSAValue) -> Key:
+        """Return the key of a value as a whole; a cut one is put together from own and received features."""
+        whole = self._whole_buffer("whole", self.numbers[value], features_of(value))
+        if self.ownership.is_cut(value) and value not in self._gathered:
+            self._wait(value)
+            rows = np.concatenate((self.own_order(value), self._received(value)))
+            neurons = _Neurons(permutation(rows, features_of(value)), None, None, trained=False)
+            key = self._rows_of(value, "near" if len(self._received(value)) else "own")
+            self._add((key,), (whole,), neurons.emit)
+            self._gathered.add(value)
+        return whole
+
+    def _whole(self, op: Operation) -> None:
+        """Add an op that is computed as a whole."""
+        operands = operands_of(self.graph, op)
+        reads = tuple(self._gather(operand) for operand in operands)
+        writes = tuple(self._whole_buffer("whole", self.numbers[result], features_of(result)) for result in op.results)
+
+        def emit(read: Sequence[SSAValue]) -> Emitted:
+            known = dict(zip(operands, read, strict=True))
+            constants = {operand: operand.owner for operand in op.operands if is_constant(operand)}
+            copies = {value: owner.clone() for value, owner in constants.items() if isinstance(owner, Operation)}
+            for place, operand in enumerate(op.operands[1:] if isinstance(op, LayerNormOp | RmsNormOp) else ()):
+                if operand in copies:
+                    # every rank that computes the op has them
+                    number = 2 * self.graph.ops.index(op) + place
+                    copies[operand].attributes[TRAINED] = IntAttr(number)
+            values = [
+                copies[operand].results[0] if operand in copies else known[self.graph.source(operand)]
+                for operand in op.operands
+            ]
+            copy = op.create(
+                operands=values,
+                result_types=[result.type for result in op.results],
+                properties=dict(op.properties),
+                attributes=dict(op.attributes),
+            )
+            return [*copies.values(), copy], copy.results
+
+        self._add(reads, writes, emit)
+
+    def _output(self, index: int, value: SSAValue) -> None:
+        """Add the columns of an output that this rank owns."""
+        own = self.own_order(value)
+        if not len(own):
+            return
+        key = self._whole_buffer("output", index, len(own))
+        if self.ownership.is_cut(value):
+            self._add((self._rows_of(value, "own"),), (key,), lambda read: ((), read))
+            return
+        count = features_of(value)
+        sizes = [int(own[0]), len(own), count - int(own[-1]) - 1]
+
+        def emit(read: Sequence[SSAValue]) -> Emitted:
+            if len(own) == count:
+                return (), read
+            split = SplitOp(read[0], 1, [size for size in sizes if size])
+            return [split], [split.parts[1 if sizes[0] else 0]]
+
+        self._add((self._gather(value),), (key,), emit)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
 """A rank's part, found to be whole, and to be of the same plan as the parts of all other ranks."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
 
 from ..errors import PartError
-from ..parts.check_part import check_part
 from ..parts.part_file import Part, part_in
 from ..parts.plan_file import PlanFile, read_plan
+from ..parts.steps import Buffer, Call, Indices, Receive, Send
 from .agreement import agree, agree_on
-from .exchanges import check_exchanges
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -61,3 +63,159 @@ def _checked(plan: PlanFile, folder: Path, size: int, rank: int) -> LoadedPart:
         raise PartError(f"{path} is part {part.rank} of {part.part_count}, expected part {rank} of {size}")
     check_part(part, plan)
     return LoadedPart(plan, part, digest)
+
+
+# Sends and receives of all ranks against each other: no rank waits for what no other sends, or for itself.
+
+
+class Exchange(NamedTuple):
+    """A step that sends, or waits for, rows of the value `tag`: the other ranks, and the number of rows of each."""
+
+    sends: bool
+    tag: int
+    rows: tuple[tuple[int, int], ...]
+
+
+def check_exchanges(comm: "Intracomm", part: Part) -> None:
+    """Check that the ranks come to an end together.
+
+    Raises:
+        PartError: on all ranks, when one would wait for ever, or for another number of rows than is sent.
+    """
+    schedules = comm.gather(exchanges_of(part))
+    agree(comm, None if schedules is None else deadlock(schedules))
+
+
+def exchanges_of(part: Part) -> list[Exchange]:
+    """Return the exchanges of a rank, in order."""
+    return [
+        Exchange(isinstance(step, Send), step.tag, tuple((route.rank, len(route.rows)) for route in step.routes))
+        for step in part.steps
+        if not isinstance(step, Call)
+    ]
+
+
+def deadlock(schedules: Sequence[Sequence[Exchange]]) -> str | None:
+    """Return what is wrong with exchanges by rank, None where all ranks get through them.
+
+    Runs them as the ranks do: what is sent waits for its receiver, and only that waits for others.
+    """
+    done = [0] * len(schedules)
+    sent: dict[tuple[int, int, int], int] = {}
+    """Sender, receiver and tag -> rows on their way."""
+    awake = [*range(len(schedules))]
+    while awake:
+        rank = awake.pop()
+        while done[rank] < len(schedules[rank]):
+            step = schedules[rank][done[rank]]
+            if step.sends:
+                for other, count in step.rows:
+                    if (rank, other, step.tag) in sent:
+                        return f"rank {rank} sends value {step.tag} to rank {other} twice"
+                    sent[rank, other, step.tag] = count
+                    awake.append(other)
+            else:
+                if any((other, rank, step.tag) not in sent for other, _ in step.rows):
+                    break
+                for other, expected in step.rows:
+                    found = sent.pop((other, rank, step.tag), None)
+                    if found != expected:
+                        rows = f"{found or 0} rows of value {step.tag} to rank {rank}"
+                        return f"rank {other} sends {rows}, which expects {expected}"
+            done[rank] += 1
+    for rank, (count, schedule) in enumerate(zip(done, schedules, strict=True)):
+        if count < len(schedule):
+            others = ", ".join(str(other) for other, _ in schedule[count].rows)
+            return f"rank {rank} waits for value {schedule[count].tag} of ranks {others}, which they do not send"
+    for rank, other, tag in sent:
+        return f"rank {rank} sends value {tag} to rank {other}, which does not expect it"
+    return None
+
+
+# Whether a part can be run: every number in it names what is there, before native code sees one.
+#
+# What its functions read and write is looked at where they are compiled, see `check_calls`.
+
+KINDS: Final = ("blocks", "zeros", "input", "output", "nodes")
+
+MOST_VALUES: Final = 1 << 26
+"""Values that have numbers, which become tags of messages."""
+
+MOST_FEATURES: Final = 1 << 27
+"""Features of a buffer, which is made for every slot."""
+
+
+def check_part(part: Part, plan: PlanFile) -> None:
+    """Check buffers, steps and routes of a part against each other and against the plan.
+
+    Raises:
+        PartError: names the buffer or the step, and what is accepted.
+    """
+    if part.whole:
+        return
+    ports = {"input": part.inputs, "output": part.outputs}
+    _expect(len(part.inputs) == len(plan.inputs), f"{len(part.inputs)} inputs, expected {len(plan.inputs)}")
+    _expect(len(part.outputs) == len(plan.outputs), f"{len(part.outputs)} outputs, expected {len(plan.outputs)}")
+    for kind, features in ports.items():
+        for number, rows in enumerate(features):
+            _check_features(f"{kind} {number}", rows)
+    for number, buffer in enumerate(part.buffers):
+        _check_buffer(f"buffer {number}", buffer, ports.get(buffer.kind, ()))
+    for number, step in enumerate(part.steps):
+        where = f"step {number}"
+        if isinstance(step, Call):
+            for operand in step.operands:
+                buffer = _buffer(where, part.buffers, operand.buffer)
+                _expect(
+                    0 <= operand.row <= buffer.features, f"{where} begins at row {operand.row} of {buffer.features}"
+                )
+        else:
+            _check_exchange(where, step, part)
+
+
+def _check_exchange(where: str, step: Send | Receive, part: Part) -> None:
+    buffer = _buffer(where, part.buffers, step.buffer)
+    _expect(_is_below(step.tag, MOST_VALUES), f"{where} exchanges value {step.tag!r}")
+    _expect(buffer.port < 0, f"{where} exchanges buffer {step.buffer}, which is no block")
+    for route in step.routes:
+        other = _is_below(route.rank, part.part_count) and route.rank != part.rank
+        _expect(other, f"{where} exchanges with rank {route.rank}, accepted are others below {part.part_count}")
+        rows = route.rows
+        _expect(rows.ndim == 1 and len(rows) > 0, f"{where} exchanges no rows")
+        inside = int(rows.min()) >= 0 and int(rows.max()) < buffer.features
+        _expect(inside, f"{where} exchanges a row outside of buffer {step.buffer}, which has {buffer.features}")
+        if isinstance(step, Receive):
+            _expect(bool(np.all(np.diff(rows) == 1)), f"{where} receives rows that do not follow each other")
+
+
+def _check_buffer(where: str, buffer: Buffer, ports: Sequence[Indices]) -> None:
+    _expect(buffer.kind in KINDS, f"{where} is of kind {buffer.kind!r}, accepted are {', '.join(KINDS)}")
+    count = buffer.features
+    is_filled = count != 0 or buffer.kind == "nodes"
+    _expect(is_filled and _is_below(count, MOST_FEATURES + 1), f"{where} has {count} features")
+    if buffer.kind not in ("input", "output"):
+        _expect(buffer.port == -1, f"{where} is port {buffer.port}, expected -1")
+        return
+    _expect(_is_below(buffer.port, len(ports)), f"{where} is port {buffer.port}")
+    own = len(ports[buffer.port])
+    _expect(count == own, f"{where} has {count} features, its port {own}")
+
+
+def _check_features(where: str, rows: Indices) -> None:
+    ascending = rows.ndim == 1 and bool(np.all(np.diff(rows) > 0)) and (not len(rows) or int(rows[0]) >= 0)
+    _expect(ascending, f"{where} has features that do not ascend from 0 on")
+
+
+def _buffer(where: str, buffers: Sequence[Buffer], number: int) -> Buffer:
+    _expect(_is_below(number, len(buffers)), f"{where} names buffer {number} of {len(buffers)}")
+    return buffers[number]
+
+
+def _is_below(number: object, end: int) -> bool:
+    """Whether what a file has in the place of a number is one from 0 up to `end`."""
+    return isinstance(number, int) and 0 <= number < end
+
+
+def _expect(condition: bool, problem: str) -> None:
+    if not condition:
+        raise PartError(f"the part is damaged: {problem}")

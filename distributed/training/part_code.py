@@ -3,33 +3,79 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Block, Region, SSAValue
 
 from ...dialect.ops.layers import LogSoftmaxOp, SoftmaxOp
 from ...dialect.ops.movement import SplitOp
 from ...dialect.symbolic_sizes import Size
+from ...dialect.tensors import DYNAMIC, f32_tensor
 from ...frontend.errors import ModelError
+from ...lowering.driver import lower
 from ...lowering.program import Tensor
+from ...passes.rewriting.erase_unused import erase_unused
 from ...passes.runner import context
 from ...passes.training.losses import LOSSES
-from ...training.native_step import StepOptions
+from ...passes.training.tape import Tape
+from ...runtime.jit import emit_object, host_target
+from ...runtime.network import Network
+from ...training.native_step import StepOptions, make_native
 from ..parts.check_calls import check_calls
 from ..parts.module_text import OWN, module_of, put_constants
 from ..parts.part_file import Part
 from ..parts.steps import Call, Receive
 from ..run.agreement import agree
 from ..run.load_part import LoadedPart
-from .loss_gradient import Ending, loss_gradient
 from .messages import Wire
 from .pieces import Piece, Pieces
-from .trained_function import TrainedFunction
+from .trained_function import TrainedFunction, name_values
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
+
+# The gradient of a loss at outputs that are there, as native code.
+
+Ending = Literal["", "softmax", "log_softmax"]
+"""The last op of a network, as far as a cross-entropy has to know it."""
+
+LEAST_SHARE = 1e-30
+"""Share of a class below which its logarithm has no slope."""
+
+
+def loss_gradient(options: StepOptions, features: int, ending: Ending) -> Network:
+    """Return the function of outputs and target, [rows, features] each, that computes what a row loses by an output.
+
+    Raises:
+        ValueError: outputs of so many features have no such loss.
+    """
+    loss = LOSSES[options.loss]
+    widths = (features, loss.target_features(features))
+    block = Block(arg_types=[f32_tensor((DYNAMIC, width)) for width in widths])
+    y, target = block.args
+    end = ReturnOp(y)
+    block.add_op(end)
+    tape = Tape(block, end)
+    if ending and options.loss == "cross-entropy":
+        gradient = tape.times(target, -1.0)
+        if ending == "softmax":
+            gradient = tape.div(gradient, tape.activate("clip", y, LEAST_SHARE, 1.0))
+    else:
+        gradient = loss.gradient(tape, y, target).gradient
+    tape.write(ReturnOp(gradient))
+    block.erase_op(end)
+    func = FuncOp("main", ([y.type, target.type], [gradient.type]), Region(block))
+    name_values(func)
+    module = ModuleOp([func])
+    erase_unused(module.body)
+    make_native(module, options)
+    program = lower(module, host_target())
+    return Network(program, emit_object(program.llvm_ir, host_target()), options.threads)
+
 
 Floats = NDArray[np.float32]
 Do = Callable[[], object]

@@ -6,20 +6,177 @@ A runtime that has our library runs the node natively; any other one inlines the
 import base64
 import hashlib
 import zlib
+from dataclasses import dataclass, field
 from typing import Final
 
 import onnx
 import onnx_ir as ir
+from xdsl.ir import SSAValue
 
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.foreign import INT64
 from ...dialect.ops.sparse_network import SparseNetworkOp
-from ...dialect.tensors import byte_kind
+from ...dialect.tensors import DYNAMIC, byte_kind, shape_of
 from ...frontend.reading.model_file import OVERRIDABLE_SINCE
 from ...frontend.reading.raised_opset import raising_obstacle
-from ..original import Original
-from ..writing.compact_weights import SINCE
+from ...sparse.csr import CscMatrix
+from ..operators.table import emit
+from ..original import Array, Original
+from ..writing.compact_weights import SINCE, compact, emit_decoding
 from ..writing.initializers import Initializers
+from ..writing.node_builder import NodeBuilder
 from .node_format import CODES_OP_TYPE, DOMAIN, DOMAIN_VERSION, FORMAT, OP_TYPE
-from .standard_body import BodyConstants, NetworkBody, network_body
+
+# The body of a sparse network in standard operators: what runs where no library of ours is registered.
+#
+# Its inputs are the network's operands, then its constants, sparse weights as values and gaps. Names inside follow from
+# the position alone, so networks that compute the same with other weights have equal bodies.
+
+ELEMENT_TYPES: Final = {"u8": onnx.TensorProto.UINT8, "s8": onnx.TensorProto.INT8}
+
+
+@dataclass
+class BodyConstants:
+    """The constants of a body: each an input, and an initializer of the graph around it."""
+
+    initializers: Initializers
+    opset: int
+    inputs: dict[ir.Value, ir.Value] = field(default_factory=dict[ir.Value, ir.Value])
+    """The initializers read, and what they are inside."""
+    decoded: dict[tuple[SSAValue, bool], ir.Value] = field(default_factory=dict[tuple[SSAValue, bool], ir.Value])
+    shared: dict[tuple[SSAValue, bool], tuple[ir.Value, ir.Value]] = field(
+        default_factory=dict[tuple[SSAValue, bool], tuple[ir.Value, ir.Value]]
+    )
+    """Compact weights that exist already, from this body or another."""
+    nodes: list[ir.Node] = field(default_factory=list[ir.Node])
+
+    def plain(self, value: SSAValue) -> ir.Value:
+        stored = self._stored(value)
+        if stored is not None:
+            inside, transposed = stored
+            return self._builder().node("Transpose", inside, perm=[1, 0]) if transposed else inside
+        if isinstance(value.owner, SparseConstantOp):
+            return self._decoded(value.owner, transposed=False)
+        return self._inside(self.initializers.plain(value))
+
+    def matrix(self, value: SSAValue) -> tuple[ir.Value, bool]:
+        stored = self._stored(value)
+        if stored is not None:
+            return stored
+        if isinstance(value.owner, SparseConstantOp):
+            transposed = self.initializers.lies_transposed(value)
+            return self._decoded(value.owner, transposed=transposed), transposed
+        outside, transposed = self.initializers.matrix(value)
+        return self._inside(outside), transposed
+
+    def edges(self, value: SSAValue) -> tuple[ir.Value, ir.Value]:
+        weights, gaps = self.initializers.edges(value)
+        return self._inside(weights), self._inside(gaps)
+
+    def row(self, value: SSAValue) -> ir.Value:
+        return self._inside(self.initializers.row(value))
+
+    def literal(self, array: Array) -> ir.Value:
+        node = ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(array))], num_outputs=1)
+        self.nodes.append(node)
+        return node.outputs[0]
+
+    def add_part(self, value: SSAValue, part: str, array: Array) -> ir.Value:
+        return self._inside(self.initializers.add_part(value, part, array))
+
+    def add_sparse(self, value: SSAValue, part: str, matrix: CscMatrix) -> ir.Value:
+        packed = compact(matrix, transposed=False)
+        values = self.initializers.add_part(value, f"{part}_values", packed.values)
+        gaps = self.initializers.add_part(value, f"{part}_gaps", packed.gaps)
+        return emit_decoding(packed.shape, self._inside(values), self._inside(gaps), self._builder())
+
+    def _stored(self, value: SSAValue) -> tuple[ir.Value, bool] | None:
+        """Return a weight that nodes outside read as well, such as an embedding that is the last layer, too."""
+        stored = self.initializers.stored_matrix(value)
+        return None if stored is None else (self._inside(stored[0]), stored[1])
+
+    def _inside(self, outside: ir.Value) -> ir.Value:
+        return self.inputs.setdefault(outside, ir.Value(name=f"c{len(self.inputs)}", type=outside.type))
+
+    def _decoded(self, op: SparseConstantOp, *, transposed: bool) -> ir.Value:
+        key = (op.result, transposed)
+        if key not in self.decoded:
+            if key not in self.shared:
+                weight = compact(op.weight, transposed=transposed)
+                values = self.initializers.add_part(op.result, "values", weight.values)
+                gaps = self.initializers.add_part(op.result, "gaps", weight.gaps)
+                self.shared[key] = (values, gaps)
+            inputs, outputs = op.weight.shape
+            values, gaps = (self._inside(part) for part in self.shared[key])
+            shape = (outputs, inputs) if transposed else (inputs, outputs)
+            self.decoded[key] = emit_decoding(shape, values, gaps, self._builder())
+        return self.decoded[key]
+
+    def _builder(self) -> NodeBuilder:
+        return NodeBuilder(self.opset, self, self._refuse, self.nodes)
+
+    def _refuse(self, value: SSAValue) -> ir.Value:
+        raise ValueError(f"{value} is no constant")
+
+
+@dataclass(frozen=True)
+class NetworkBody:
+    """Nodes in standard operators, the initializers that they read after the operands, and the types at the edge."""
+
+    graph: ir.Graph
+    constants: tuple[ir.Value, ...]
+    operands: tuple[onnx.ValueInfoProto, ...]
+    results: tuple[onnx.ValueInfoProto, ...]
+
+
+def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
+    """Return the body of a sparse network.
+
+    Raises:
+        ValueError: an op inside has no form in the model's opset.
+    """
+    operands = [ir.Value(name=f"x{index}") for index in range(len(op.inputs))]
+    known: dict[SSAValue, ir.Value] = dict(zip(op.body.block.args, operands, strict=True))
+
+    def lookup(value: SSAValue) -> ir.Value:
+        return constants.plain(value) if isinstance(value.owner, ConstantOp | SparseConstantOp) else known[value]
+
+    builder = NodeBuilder(constants.opset, constants, lookup, constants.nodes)
+    for inner in op.body.block.ops:
+        if inner.results:
+            known.update(zip(inner.results, emit(inner, builder), strict=True))
+    for index, node in enumerate(builder.nodes):
+        for position, value in enumerate(node.outputs):
+            value.name = f"n{index}" + (f"_{position}" if position else "")
+    results = [known[value] for value in op.yielded]
+    graph = ir.Graph(
+        [*operands, *constants.inputs.values()],
+        results,
+        nodes=builder.nodes,
+        opset_imports={"": constants.opset},
+        name="sparse_network",
+    )
+    return NetworkBody(
+        graph,
+        tuple(constants.inputs),
+        tuple(
+            _described(value.name, [word.data for word in words], outer)
+            for value, words, outer in zip(operands, op.dims, op.inputs, strict=True)
+        ),
+        tuple(_described(value.name, _sizes(outer), outer) for value, outer in zip(results, op.outputs, strict=True)),
+    )
+
+
+def _described(name: str | None, words: list[str], value: SSAValue) -> onnx.ValueInfoProto:
+    sizes = [int(word) if word.isdecimal() else word or None for word in words]
+    codes = byte_kind(value.type)
+    kind = ELEMENT_TYPES[codes] if codes else onnx.TensorProto.INT64 if value.type == INT64 else onnx.TensorProto.FLOAT
+    return onnx.helper.make_tensor_value_info(name or "", kind, sizes)
+
+
+def _sizes(value: SSAValue) -> list[str]:
+    return ["" if size == DYNAMIC else str(size) for size in shape_of(value)]
+
 
 FUNCTIONS_SINCE: Final = 8
 """The IR version from which a model may hold functions."""

@@ -2,7 +2,8 @@
 
 import atexit
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -10,14 +11,15 @@ from typing import Any, Final
 from ...lowering.calls.network_table import IN_ONNXRUNTIME
 from ...runtime.loaded_network import LoadedNetwork, load_network
 from ...runtime.memory import address_of
-from ..custom_ops.node import INTERRUPT, one_line
-from ..native.api import ARENA_ALLOCATOR, DEFAULT_MEMORY, Slot
+from ..custom_ops.node import INTERRUPT, OrtFunctions, one_line
+from ..native.api import ARENA_ALLOCATOR, DEFAULT_MEMORY, SHAPE_VERSION, Slot
 from ..native.compute import KERNEL_BYTES, Kernel
 from ..native.ep_api import (
     COMPUTE_INFO_WORDS,
     EP_VERSION,
     EP_WORDS,
     FACTORY_WORDS,
+    WARNING,
     ComputeInfo,
     Ep,
     EpSlot,
@@ -28,8 +30,69 @@ from ..native.ep_library import CREATE, EP_HOST_VARIABLE, HOST_FUNCTIONS, RELEAS
 from .context_nodes import compatibility_of, compatibility_text, is_context
 from .graph import GraphNode, GraphReader
 from .networks import Compiler, EpSession, FusedNode, code_of, context_of, networks_of
-from .runtime import Runtime, put_word, runtime_of, warn, word_at
 from .settings import read_settings
+
+# The onnxruntime that has asked: its tables of functions, and its memory.
+#
+# Words that it reads and keeps lie in that memory, since they may have to outlive this interpreter.
+
+
+@dataclass(frozen=True)
+class OrtMemory:
+    """Memory of onnxruntime's default allocator."""
+
+    functions: OrtFunctions
+
+    def words(self, count: int, values: Mapping[int, int]) -> int:
+        """Return the address of so many words: `values` by their index, all others 0."""
+        allocator = self.functions.word(Slot.GetAllocatorWithDefaultOptions)
+        address = self.functions.word(Slot.AllocatorAlloc, allocator, 8 * count)
+        memory = (ctypes.c_uint64 * count).from_address(address)
+        for index in range(count):
+            memory[index] = values.get(index, 0)
+        return address
+
+    def free(self, address: int) -> None:
+        """Give words back."""
+        allocator = self.functions.word(Slot.GetAllocatorWithDefaultOptions)
+        self.functions.call(Slot.AllocatorFree, allocator, address)
+
+
+def word_at(address: int, index: int = 0) -> int:
+    """Return a word."""
+    return ctypes.c_uint64.from_address(address + 8 * index).value
+
+
+def put_word(address: int, value: int, index: int = 0) -> None:
+    """Write a word."""
+    ctypes.c_uint64.from_address(address + 8 * index).value = value
+
+
+def warn(functions: OrtFunctions, logger: int, line: str) -> None:
+    """Give a line to a logger of onnxruntime as a warning, which it shows unless a session asks for less."""
+    text, location = f"redpebble: {line}".encode(), (__file__.encode(), 0, b"redpebble")
+    functions.call(GraphSlot.Logger_LogMessage, logger, WARNING, text, *location)
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The onnxruntime that has asked: its functions, and the one that only newer versions have, or 0."""
+
+    functions: OrtFunctions
+    ep_functions: OrtFunctions
+    memory: OrtMemory
+    shape_of: int
+
+
+def runtime_of(base: int, minor: int) -> Runtime:
+    """Return the functions behind an `OrtApiBase` of onnxruntime 1.`minor`."""
+    get_api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(word_at(base))
+    functions = OrtFunctions(get_api(EP_VERSION) or 0)
+    get_ep_api = ctypes.CFUNCTYPE(ctypes.c_void_p)(word_at(functions.address, GraphSlot.GetEpApi))
+    slot = Slot.GetTensorElementTypeAndShapeDataReference
+    shape_of = word_at(get_api(SHAPE_VERSION) or 0, slot) if minor >= SHAPE_VERSION else 0
+    return Runtime(functions, OrtFunctions(get_ep_api() or 0, functions.address), OrtMemory(functions), shape_of)
+
 
 CPU_DEVICE: Final = 0
 """`OrtHardwareDeviceType_CPU`."""

@@ -1,13 +1,16 @@
 """Questions of the provider to the compiler: which nodes of a graph become networks, and the code of each."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
+import numpy as np
 import onnx
 import onnx_ir
+from numpy.typing import NDArray
 
 from ...frontend.reading.image_sizes import size_options
 from ...frontend.sparse_weights import graph_of, has_sparse_convolution
@@ -22,7 +25,6 @@ from .context_nodes import (
     fitting,
     is_context,
 )
-from .digest import graph_digest
 from .graph import BEHIND, Boundary, GraphNode, GraphReader, OrtGraph
 from .graph_parts import NotOneNodeError, part_of
 from .settings import EpSettings
@@ -330,3 +332,59 @@ def context_of(session: EpSession, job: FusedNode) -> int:
     writer = ContextWriter(job.reader.functions, session.settings)
     payload = writer.payload(job.name, job.graph, network.planned.artefact, network.model)
     return writer.node(job.name, network.planned.boundary, payload)
+
+
+# Digests of graphs: of all that can change which networks they have, and the code of these.
+
+
+def graph_digest(graph: OrtGraph, threads: int) -> bytes:
+    """Return a digest of a graph; its constants are read by some threads at once."""
+    digest = hashlib.sha256()
+    opsets, types = sorted(graph.opsets.items()), sorted(graph.types.items())
+    digest.update(repr((graph.inputs, graph.outputs, graph.ir_version, opsets, types)).encode())
+    for node in graph.nodes:
+        for words in _node_words(node):
+            digest.update(words)
+    tables = _tables(graph)
+    read = sorted(name for name in graph.constants if name not in tables)
+    with ThreadPoolExecutor(threads) as pool:
+        contents = pool.map(_content_digest, [graph.constants[name] for name in read])
+        for name, content in zip(read, contents, strict=True):
+            array = graph.constants[name]
+            digest.update(repr((name, array.dtype.str, array.shape)).encode() + content)
+    return digest.digest()
+
+
+def _node_words(node: GraphNode) -> Iterator[bytes]:
+    yield repr((node.name, node.operator, node.inputs, node.outputs)).encode()
+    for attribute in sorted(node.attributes, key=lambda attribute: attribute.name):
+        yield _attribute_words(attribute)
+    for body in node.bodies:
+        yield repr((body.name, len(body.nodes), body.outputs)).encode()
+        for inner in body.nodes:
+            yield from _node_words(inner)
+
+
+def _attribute_words(attribute: onnx_ir.Attr) -> bytes:
+    if attribute.type == onnx_ir.AttributeType.TENSOR:
+        tensor = attribute.as_tensor()
+        return repr((attribute.name, str(tensor.dtype), tensor.shape)).encode() + tensor.tobytes()
+    return repr((attribute.name, attribute.type, attribute.value)).encode()
+
+
+def _content_digest(array: NDArray[Any]) -> bytes:
+    return hashlib.sha256(array.reshape(-1).view(np.uint8).data).digest()
+
+
+def _tables(graph: OrtGraph) -> Collection[str]:
+    """Return the constants of which runs take rows, and nothing else: what they hold matters to no network.
+
+    An encoder's table of words is half of the encoder.
+    """
+    taken: set[str] = set()
+    read = {*graph.outputs}
+    for node in graph.nodes:
+        is_choice = node.operator == ("", "Gather") and node.inputs[1] not in graph.constants
+        taken.update(node.inputs[:1] if is_choice else [])
+        read.update(node.inputs[1:] if is_choice else node.inputs)
+    return taken - read

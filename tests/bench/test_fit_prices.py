@@ -6,8 +6,8 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from redpebble.bench.cases.measured_layers import DATA, MeasuredMachine, measured_machines, read_rows
 from redpebble.bench.fit_prices import fit_all, fitted, text_of, with_streams
+from redpebble.bench.measured_layers import DATA, MeasuredMachine, measured_machines, read_rows
 from redpebble.kernels import prices
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.prediction import predicted_us

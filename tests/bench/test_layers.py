@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redpebble.bench.engines.kernel_call import OurKernel
-from redpebble.bench.measure.ceilings import CHAINS, TURNS, VECTORS, WEIGHTS, NativeLoops
-from redpebble.bench.measure.fresh_process import footprint_in_a_fresh_process
+from redpebble.bench.ceilings import CHAINS, TURNS, VECTORS, WEIGHTS, NativeLoops
+from redpebble.bench.fresh_process import footprint_in_a_fresh_process
+from redpebble.bench.kernel_call import OurKernel
 from redpebble.bench.suites.layer_bench import LayerPlan, bench_layers
 from redpebble.tools.benching.layer_cases import RandomLayer
 from redpebble.tools.benching.results import BOUND, BOUND_BASELINE, CEILING, Result, Row, merged, read_result

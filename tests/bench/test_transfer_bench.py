@@ -2,8 +2,8 @@
 
 import pytest
 
-from redpebble.bench.cases.measured_layers import DATA, read_rows
 from redpebble.bench.fit_prices import examples_of
+from redpebble.bench.measured_layers import DATA, read_rows
 from redpebble.bench.transfer_bench import machine_of, probed, regrets
 from redpebble.kernels.measured.built_in_examples import built_in_examples
 from redpebble.kernels.measured.neighbours import Example

@@ -5,7 +5,7 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
-from redpebble.kernels.input_reuse import RowReuse
+from redpebble.kernels.layer_with_pattern import RowReuse
 from redpebble.sparse.csr import stable_order
 
 

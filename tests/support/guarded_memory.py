@@ -25,7 +25,7 @@ from redpebble.runtime import loaded_network, network
 from redpebble.runtime.call import Call, new_call
 from redpebble.runtime.loaded_network import LoadedNetwork
 from redpebble.runtime.memory import address_of
-from redpebble.runtime.python_call import PythonCall
+from redpebble.runtime.network import PythonCall
 from redpebble.runtime.thread_pool import ThreadPool
 
 PAGE = mmap.PAGESIZE

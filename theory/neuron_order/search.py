@@ -3,31 +3,138 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...kernels.families import FAMILIES
+from ...kernels.formats import permute_lookup
 from ...kernels.formats.permute_lookup import BLOCK
+from ...kernels.layer_with_pattern import LayerWithPattern
 from ...kernels.machine import Machine
+from ...kernels.prediction import candidates, predicted_us, segment_us
+from ...kernels.tile_widths import WIDTHS
 from ...kernels.work import Layer
+from ...sparse.csr import CsrPattern, Indices, stable_order
+from ...sparse.patterns.similar_rows import nearest_together, similar_rows
 from ..annealing.annealing import TracePoint, seconds_left
-from .costs import OrderCosts, Times
 from .graph_orders import cuthill_mckee_numbers, pass_numbers
-from .made_orders import (
-    count_numbers,
-    dealt_numbers,
-    locality,
-    outgoing_counts,
-    spectral_numbers,
-    support_numbers,
-)
-from .neuron_groups import NeuronGroups
+from .neuron_groups import GroupedWeight, NeuronGroups
 from .swap_annealing import anneal_positions
+from .views import View
 
-Indices = NDArray[np.int64]
+# Orders of neurons that are made, not searched, and the test that says whether it is worth making them.
+#
+# An order is given by numbers [neurons] that sort each group.
+
+SAMPLED: Final = 16
+"""Rows from which `locality` looks at their neighbours."""
+
+MOST_LOOKED_AT: Final = 1 << 18
+"""Connections that it looks at for all of them."""
+
+SMOOTHINGS: Final = 30
+"""Steps of the power iteration of `spectral_numbers`: it starts near its end."""
+
+
+def locality(rows: CsrPattern, rng: np.random.Generator) -> float:
+    """Return how many other rows share an input with a row, over what a random mask of the same counts would give.
+
+    Row r and row s share no input of a random mask with probability exp(-n_s S_r / W), where n are the counts of rows,
+    W is their sum, and S_r the number of other readers of r's inputs. 1 is a random mask, less a mask that has an
+    order; also 1 where any two rows meet anyway. Time: a few milliseconds.
+    """
+    counts = rows.lengths
+    full = np.flatnonzero(counts > 0)
+    if len(full) == 0:
+        return 1.0
+    readers = np.bincount(rows.indices, minlength=rows.column_count)
+    by_input = stable_order(rows.indices, rows.column_count)
+    ends = np.cumsum(readers)
+    row_of = rows.rows
+    found = expected = 0.0
+    left = MOST_LOOKED_AT
+    for row in rng.choice(full, min(SAMPLED, len(full)), replace=False).tolist():
+        inputs = rows.of(row)
+        met = np.unique(np.concatenate([row_of[by_input[ends[k] - readers[k] : ends[k]]] for k in inputs.tolist()]))
+        others = int(readers[inputs].sum()) - len(inputs)
+        chances = -np.expm1(-counts * (others / len(rows.indices)))
+        expected += float(chances.sum() - chances[row])
+        found += len(met) - 1
+        left -= others
+        if left <= 0:
+            break
+    return found / expected if expected > 0 else 1.0
+
+
+def outgoing_counts(groups: NeuronGroups) -> Indices:
+    """Return the connections that leave each neuron, [neurons]."""
+    counts = np.zeros(groups.neuron_count, dtype=np.int64)
+    for weight in groups.weights:
+        # those of all weights at once take more memory than the weights
+        counts += np.bincount(weight.inputs.neurons[weight.rows.indices], minlength=groups.neuron_count)
+    return counts
+
+
+def count_numbers(groups: NeuronGroups) -> Indices:
+    """Return numbers by which neurons that most connections leave come first."""
+    return -outgoing_counts(groups)
+
+
+def dealt_numbers(groups: NeuronGroups, block: int) -> Indices:
+    """Return numbers by which blocks of `block` neurons have about equally many outgoing connections.
+
+    Neurons are dealt to the blocks like cards, those with most connections first, to and fro.
+    """
+    counts = outgoing_counts(groups)
+    numbers = np.empty(groups.neuron_count, dtype=np.int64)
+    for group in range(groups.group_count):
+        start, end = int(groups.starts[group]), int(groups.starts[group + 1])
+        blocks = -(-(end - start) // block)
+        turn = np.repeat(np.arange(block)[:, None], blocks, axis=1)
+        to = np.where(turn % 2 == 0, np.arange(blocks), np.arange(blocks)[::-1])
+        positions = (to * block + turn).ravel()
+        members = start + np.argsort(-counts[start:end], kind="stable")
+        numbers[members] = positions[positions < end - start]
+    return numbers
+
+
+def support_numbers(groups: NeuronGroups, rng: np.random.Generator) -> Indices:
+    """Return numbers by which neurons that read nearly the same come together, else those that are read by the same."""
+    numbers = np.arange(groups.neuron_count)
+    placed = np.zeros(groups.neuron_count, dtype=np.bool_)
+    for weight in groups.weights:
+        for neurons, rows in ((weight.outputs.neurons, weight.rows), (weight.inputs.neurons, weight.rows.transposed())):
+            rest = np.flatnonzero(~placed[neurons] & (rows.lengths > 0))
+            for members in similar_rows(rows, rest, rng):
+                together = neurons[nearest_together(rows, members)]
+                # all of a class get the number of its first neuron, and a fraction of one by their order
+                numbers[together] = together.min()
+                placed[together] = True
+    return numbers
+
+
+def spectral_numbers(groups: NeuronGroups, start: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return numbers [neurons] that are, up to what all share, as near as possible to the mean of the neighbours'.
+
+    The power iteration for the second eigenvector of the random walk on the network, from the numbers `start`.
+    """
+    sources, targets = groups.connections
+    count = groups.neuron_count
+    degrees = np.bincount(sources, minlength=count) + np.bincount(targets, minlength=count)
+    total = max(1, int(degrees.sum()))
+    numbers = start.astype(np.float64)
+    for _ in range(SMOOTHINGS):
+        numbers -= (numbers @ degrees) / total
+        sums = np.bincount(sources, weights=numbers[targets], minlength=count)
+        sums += np.bincount(targets, weights=numbers[sources], minlength=count)
+        numbers = np.where(degrees > 0, 0.5 * (numbers + sums / np.maximum(1, degrees)), numbers)
+    return numbers
+
+
 Numbers = NDArray[np.int64] | NDArray[np.float64]
 
 IDENTITY: Final = "identity"
@@ -254,3 +361,101 @@ def _anneal(best: _Best, request: Request) -> None:
         # views count neurons by the position they had
         positions[start:end] = found.best[best.positions[start:end]]
         best.offer(f"annealed group {group}", positions, found.trace, further=True)
+
+
+# Predicted times of a network's layers under an order of its neurons, and what a search of positions needs of them.
+
+Times = Mapping[int, float]
+"""Microseconds by batch."""
+
+SCALE: Final = 1e12
+"""Prices are whole numbers: shares of the time of the network in so many parts."""
+
+
+@dataclass(frozen=True, eq=False)
+class OrderCosts:
+    """The costs of the weights of `groups`, which `layers` describe but for the order; other layers cost the same."""
+
+    groups: NeuronGroups
+    layers: tuple[Layer, ...]
+    machine: Machine
+    batches: tuple[int, ...]
+    _known: dict[tuple[int, bytes], Times] = field(default_factory=dict[tuple[int, bytes], Times])
+
+    def times(self, positions: Indices) -> dict[int, float]:
+        """Return the microseconds of all weights together for each batch."""
+        per_weight = [self.weight_times(number, positions) for number in range(len(self.layers))]
+        return {batch: sum(times[batch] for times in per_weight) for batch in self.batches}
+
+    def weight_times(self, number: int, positions: Indices) -> Times:
+        """Return the microseconds of one weight for each batch."""
+        weight = self.groups.weights[number]
+        key = number, positions[weight.inputs.neurons].tobytes() + positions[weight.outputs.neurons].tobytes()
+        if key not in self._known:
+            layer = self.ordered(number, positions)
+            self._known[key] = {batch: self.fastest(layer, batch)[2] for batch in self.batches}
+        return self._known[key]
+
+    def ordered(self, number: int, positions: Indices) -> LayerWithPattern:
+        """Return a weight's layer as it is when the neurons have `positions`."""
+        layer, rows = self.layers[number], self.groups.weights[number].ordered(positions)
+        counts = np.diff(rows.pointers)
+        return LayerWithPattern(layer.inputs, counts, layer.other_bytes, layer.stored, layer.panel_reads, rows)
+
+    def fastest(self, layer: Layer, batch: int) -> tuple[str, int, float]:
+        """Return the family that is predicted to be the fastest for a batch, its tiles' width, and the microseconds."""
+        width = max([width for width in WIDTHS if width <= batch] or WIDTHS[:1])
+        families = candidates(layer, width, self.machine)
+        times = {family: predicted_us(family, layer, width, self.machine) for family in families}
+        best = min(times, key=times.__getitem__)
+        return best, width, times[best] * -(-batch // width)
+
+    def views(self, group: int, positions: Indices) -> list[View]:
+        """Return how the kernels of all weights read the neurons of a group, with prices in parts of the total time.
+
+        The neurons are numbered by their positions.
+        """
+        totals = self.times(positions)
+        found: list[View] = []
+        for number, weight in enumerate(self.groups.weights):
+            for start in _starts(weight, self.groups, group):
+                layer = self.ordered(number, positions)
+                size = int(self.groups.starts[group + 1] - self.groups.starts[group])
+                found += self._views_of(layer, start, size, totals)
+        return found
+
+    def _views_of(self, layer: LayerWithPattern, start: int, size: int, totals: Times) -> list[View]:
+        views: list[View] = []
+        rows = layer.rows
+        assert rows is not None
+        own = _between(rows, start, start + size)
+        panels, none = permute_lookup.panels_of(rows), np.zeros(0, dtype=np.int64)
+        for batch in self.batches:
+            family, width, time = self.fastest(layer, batch)
+            tiles = -(-batch // width)
+            visits, rule = permute_lookup.visits_of(rows), FAMILIES[family].block_rule
+            if FAMILIES[family] is permute_lookup.FAMILY and visits:
+                price = permute_lookup.visits_exponent(layer) * time / (2 * visits) / totals[batch] * SCALE
+                inputs = permute_lookup.BLOCK
+                views.append(View(own, start % inputs, inputs, panels, 1, max(1, round(price))))
+            elif rule is not None:
+                segment, blocks = rule.most_in_segment, layer.blocks(rule)
+                block = -(-layer.inputs // blocks)
+                segments = layer.segments(blocks, segment)
+                price = tiles * segment_us(family, layer, width, self.machine) / segments / totals[batch] * SCALE
+                if blocks > 1:
+                    views.append(View(own, start % block, block, none, segment, max(1, round(price))))
+        return views
+
+
+def _starts(weight: GroupedWeight, groups: NeuronGroups, group: int) -> list[int]:
+    """Return the inputs of a weight at which a group starts."""
+    neurons = weight.inputs.neurons
+    return np.unique(weight.inputs.starts[groups.group_of[neurons] == group]).tolist()
+
+
+def _between(rows: CsrPattern, start: int, end: int) -> CsrPattern:
+    """Return what rows read between two inputs, counted from the first."""
+    kept = (rows.indices >= start) & (rows.indices < end)
+    ends = np.append(0, np.cumsum(kept))
+    return CsrPattern(ends[rows.pointers], rows.indices[kept] - start, end - start)

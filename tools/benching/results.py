@@ -19,7 +19,7 @@ NATIVE = "native"
 """The same in a comparison with our sessions."""
 
 CEILING = "ceiling"
-"""The engine that does nothing but multiply-adds: see `redpebble.bench.measure.ceilings`."""
+"""The engine that does nothing but multiply-adds: see `redpebble.bench.ceilings`."""
 
 BOUND, BOUND_BASELINE = "redpebble bound", "onnxruntime bound"
 """Both with arrays that are bound once; a batch of one only."""

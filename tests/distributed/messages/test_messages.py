@@ -1,7 +1,6 @@
 """Memory for messages: mailboxes have room and stay apart, what was given back is taken again."""
 
-from redpebble.distributed.messages.mpi_transport import MessagePool
-from redpebble.distributed.messages.shared_memory_transport import mailbox_offsets
+from redpebble.distributed.messages.channels import MessagePool, mailbox_offsets
 from redpebble.distributed.messages.transport import Channel
 from redpebble.runtime.memory import address_of
 

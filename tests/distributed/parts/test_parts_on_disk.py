@@ -13,14 +13,14 @@ import pytest
 
 from redpebble.distributed.errors import PartError
 from redpebble.distributed.graph.row_graph import RowGraph
-from redpebble.distributed.parts.check_part import check_part
 from redpebble.distributed.parts.compile_part import compile_blocks
 from redpebble.distributed.parts.module_text import module_of, put_constants, take_constants, text_of
 from redpebble.distributed.parts.part_file import PARTS_VERSION, Part, read_part, write_part
 from redpebble.distributed.parts.plan_file import read_plan
 from redpebble.distributed.parts.steps import Call, Receive, Send
-from redpebble.distributed.run.array_files import files_by_name, open_input, sizes_of
+from redpebble.distributed.run.load_part import check_part
 from redpebble.distributed.run.partitioned_network import RunOptions
+from redpebble.distributed.run.run_parts import files_by_name, open_input, sizes_of
 from redpebble.distributed.write_parts import PartsRequest, check_target, write_parts
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.lowering.cpu_target import CpuTarget

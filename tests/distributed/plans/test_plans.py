@@ -15,9 +15,19 @@ from xdsl.dialects.builtin import ModuleOp
 from redpebble.distributed.graph.ownership import Ownership
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.distributed.plans.cluster import Machine
-from redpebble.distributed.plans.plans import PlanRequest, bytes_text, parse_bytes, plan
+from redpebble.distributed.plans.plans import (
+    Ends,
+    PlanRequest,
+    SampleWork,
+    Workload,
+    bytes_text,
+    exchanged_bytes,
+    parse_bytes,
+    plan,
+    simulate,
+    simulate_batch,
+)
 from redpebble.distributed.plans.scaling import predict_scaling, save_scaling_plot, scaling_lines
-from redpebble.distributed.plans.simulate import Ends, SampleWork, Workload, exchanged_bytes, simulate, simulate_batch
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.models.zoo import build, save
 from redpebble.passes.analysis.partitioned_layers import module_traffic

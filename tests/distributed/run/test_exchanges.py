@@ -6,7 +6,7 @@ import pytest
 
 from redpebble.distributed.parts.part_file import read_part
 from redpebble.distributed.parts.plan_file import read_plan
-from redpebble.distributed.run.exchanges import Exchange, deadlock, exchanges_of
+from redpebble.distributed.run.load_part import Exchange, deadlock, exchanges_of
 from redpebble.models.zoo import build
 from tests.distributed.launching import Case, write_case
 

@@ -18,7 +18,7 @@ import pytest
 
 from redpebble.distributed.parts.part_file import PARTS_VERSION, read_part, write_part
 from redpebble.distributed.parts.steps import Receive, Send
-from redpebble.distributed.run.array_files import OutputFile
+from redpebble.distributed.run.run_parts import OutputFile
 from redpebble.models.zoo import build
 from tests.distributed.launching import MPIEXEC, REDPEBBLE, Case, mpiexec, write_case
 

@@ -9,9 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from redpebble.distributed.run.array_files import Floats, OutputFile
 from redpebble.distributed.run.partitioned_network import RunOptions, Slice
-from redpebble.distributed.run.run_parts import RunRequest, run_parts
+from redpebble.distributed.run.run_parts import Floats, OutputFile, RunRequest, run_parts
 
 
 def main() -> int:

@@ -8,8 +8,7 @@ import pytest
 from redpebble.kernels.tile_traffic import TileTraffic
 from redpebble.sparse.csr import CsrPattern
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
-from redpebble.theory.depth_first.lru_cache import row_traffic
-from redpebble.theory.depth_first.traffic import FAR_SHARE, NEAR_SHARE, Caches, Group, ScheduleCosts
+from redpebble.theory.depth_first.traffic import FAR_SHARE, NEAR_SHARE, Caches, Group, ScheduleCosts, row_traffic
 
 WIDTH = 256
 WIDTHS = (64, 32, 16)

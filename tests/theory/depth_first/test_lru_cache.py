@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.theory.depth_first.lru_cache import row_traffic
+from redpebble.theory.depth_first.traffic import row_traffic
 
 Accesses = Sequence[tuple[int, bool]]
 """Rows, and whether each access changes its row."""

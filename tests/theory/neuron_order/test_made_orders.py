@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from redpebble.theory.neuron_order.made_orders import (
+from redpebble.theory.neuron_order.search import (
     count_numbers,
     dealt_numbers,
     locality,

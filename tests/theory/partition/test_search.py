@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from redpebble.models.radixnet import RadixNet, radixnet_patterns
 from redpebble.theory.partition.balance import most_connections
-from redpebble.theory.partition.grow_parts import grow_parts
 from redpebble.theory.partition.hypergraph import layer_hypergraph
 from redpebble.theory.partition.partition import (
     LayerPattern,
@@ -22,7 +21,7 @@ from redpebble.theory.partition.partition import (
     traffic,
 )
 from redpebble.theory.partition.refine_partition import AnnealedPartition, Chain, Cooling, cost_of_parts
-from redpebble.theory.partition.search import PartitionRequest, find_partition
+from redpebble.theory.partition.search import PartitionRequest, find_partition, grow_parts
 from tests.support.random_patterns import pattern_of_matrix, random_chain
 
 CHAINS = st.tuples(

@@ -9,7 +9,7 @@ import pytest
 
 from redpebble.models import zoo
 from redpebble.models.digits import digits_test_set
-from redpebble.tools.benching.engines.float_twin import check_layers, float_session, without_rounding
+from redpebble.tools.benching.engines.engines import check_layers, float_session, without_rounding
 from redpebble.tools.benching.errors import NotCoveredError
 from redpebble.verification.oracle import Oracle
 from tests.support.quantized_models import pruned_network, quantized

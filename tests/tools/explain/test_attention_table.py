@@ -5,7 +5,7 @@ from rich.console import Console
 from redpebble.dialect.reports.network_report import AttentionReport, NetworkReport
 from redpebble.kernels.machine import Machine
 from redpebble.tools.explain.attention_table import LENGTHS, attention_lines, attention_table
-from redpebble.tools.explain.page.attentions import attention_section
+from redpebble.tools.explain.page.page import attention_section
 
 
 def test_attentions_of_one_form_share_a_line_a_length() -> None:

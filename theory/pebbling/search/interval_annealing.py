@@ -16,16 +16,27 @@ from numpy.typing import NDArray
 from ....sparse.neuron_graph import NeuronGraph
 from ...compiled import compiled
 from ..orders.interval_stabbing import TargetOrders, check_target_orders, fixed_cost
-from .interval_swaps import (
-    NOTHING,
-    Reach,
-    change_of,
-    choose_swap,
-    is_allowed,
-    put_swap,
-    times_after,
+from .intervals import (
+    DEFINES,
+    END,
+    ENTRY,
+    POINT,
+    SLOT,
+    SOURCE,
+    Intervals,
+    Span,
+    both_change,
+    earlier_change,
+    intervals_of,
+    later_change,
+    put_both,
+    put_points,
+    put_slot,
+    rest_change,
+    settle,
+    start_change,
+    wide,
 )
-from .intervals import Intervals, intervals_of, settle
 
 
 @dataclass(frozen=True)
@@ -126,3 +137,261 @@ def keep(orders: NDArray[np.int32], best: NDArray[np.int32]) -> None:
     """Copy the current orders [2, targets]."""
     for position in range(orders.shape[1]):
         best[0, position], best[1, position] = orders[0, position], orders[1, position]
+
+
+# Swaps of two targets in the opening order, the closing order, or both: choosing, weighing and carrying out.
+
+OPENINGS, CLOSINGS, BOTH, NOTHING = 0, 1, 2, -1
+# The mark of a source of both targets whose change is known; other marks are slots.
+SHARED = -1
+
+
+class Swap(NamedTuple):
+    """A kind and two targets, the first of which closes first before the swap."""
+
+    kind: int
+    first: int
+    second: int
+
+
+class Reach(NamedTuple):
+    """Rules by which swaps are chosen: see `theory.pebbling.search.interval_annealing.StabbingMoves`."""
+
+    window: int
+    aimed_share: float
+
+
+class Interval(NamedTuple):
+    """Positions at which a target opens and closes."""
+
+    opens: int
+    closes: int
+
+
+class Times(NamedTuple):
+    """The intervals of both targets of a swap when it is carried out."""
+
+    first_opens: int
+    first_closes: int
+    second_opens: int
+    second_closes: int
+
+
+@compiled
+def choose_swap(intervals: Intervals, reach: Reach, draws: NDArray[np.float64]) -> Swap:
+    """The swap that a row of draws [DRAWS] chooses."""
+    if draws[0] < reach.aimed_share:
+        return _aimed_swap(intervals, draws)
+    kind = int(3 * (draws[0] - reach.aimed_share) / (1 - reach.aimed_share))
+    order = intervals.orders[min(kind, 1)]
+    position = int(draws[1] * len(order))
+    offset = 1 + int(draws[2] * reach.window)
+    other = position + (offset if draws[3] < 0.5 else -offset)
+    if not 0 <= other < len(order):
+        return Swap(NOTHING, 0, 0)
+    return _ordered(intervals, Swap(kind, wide(order[position]), wide(order[other])))
+
+
+@compiled
+def _aimed_swap(intervals: Intervals, draws: NDArray[np.float64]) -> Swap:
+    """Both orders: a target and a neighbour, in the closing order, of another target of one of its sources."""
+    closing, entries, in_starts = intervals.orders[1], intervals.entries, intervals.in_starts
+    one = closing[int(draws[1] * len(closing))]
+    degree = in_starts[one + 1] - in_starts[one]
+    source = entries[in_starts[one] + int(draws[2] * degree), SOURCE]
+    first, end = intervals.out_starts[source] - source, intervals.out_starts[source + 1] - source - 1
+    scaled = draws[3] * (end - first)
+    near = intervals.targets[first + int(scaled)]
+    position = intervals.positions[1, near] + (1 if scaled % 1.0 < 0.5 else -1)
+    if near == one or not 0 <= position < len(closing) or closing[position] == one:
+        return Swap(NOTHING, 0, 0)
+    return _ordered(intervals, Swap(BOTH, wide(one), wide(closing[position])))
+
+
+@compiled
+def _ordered(intervals: Intervals, swap: Swap) -> Swap:
+    closed = intervals.positions[1]
+    if closed[swap.first] < closed[swap.second]:
+        return swap
+    return Swap(swap.kind, swap.second, swap.first)
+
+
+@compiled
+def times_after(intervals: Intervals, swap: Swap) -> Times:
+    """Positions at which both targets open and close after the swap."""
+    opened, closed, shift = intervals.positions[0], intervals.positions[1], intervals.shifts[0]
+    first_opens, second_opens = max(0, wide(opened[swap.first]) - shift), max(0, wide(opened[swap.second]) - shift)
+    first_closes, second_closes = wide(closed[swap.first]), wide(closed[swap.second])
+    if swap.kind != CLOSINGS:
+        first_opens, second_opens = second_opens, first_opens
+    if swap.kind != OPENINGS:
+        first_closes, second_closes = second_closes, first_closes
+    return Times(first_opens, first_closes, second_opens, second_closes)
+
+
+@compiled
+def is_allowed(intervals: Intervals, swap: Swap, times: Times) -> bool:
+    """Both open before they close; the one that closes later now before its targets, the other behind its sources."""
+    if times.first_opens > times.first_closes or times.second_opens > times.second_closes:
+        return False
+    if swap.kind == OPENINGS:
+        return True
+    out_starts, in_starts = intervals.out_starts, intervals.in_starts
+    slot = out_starts[swap.first] + 1
+    if slot < out_starts[swap.first + 1] and intervals.slots[slot, END] <= times.first_closes:
+        return False
+    closed, entries = intervals.positions[1], intervals.entries
+    for entry in range(in_starts[swap.second], in_starts[swap.second + 1]):
+        if closed[entries[entry, SOURCE]] >= times.second_closes:
+            return False
+    return True
+
+
+@compiled
+def change_of(intervals: Intervals, swap: Swap, times: Times, limit: int) -> int:
+    """The change of cost, over all sources of both targets and both as sources; a part of it if above the limit.
+
+    A target that is no reason for a load of a source can leave that source's targets without a change; what its new
+    interval then adds is 0 or 1, and 0 if it holds the old one. So those come last, as long as the limit allows.
+    """
+    marks, entries, in_starts = intervals.marks, intervals.entries, intervals.in_starts
+    change = 0
+    if swap.kind != OPENINGS:
+        change += _source_change(intervals, swap.first, times.first_closes, False)
+        change += _source_change(intervals, swap.second, times.second_closes, False)
+    for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
+        marks[entries[entry, SOURCE]] = entries[entry, SLOT]
+    for entry in range(in_starts[swap.second], in_starts[swap.second + 1]):
+        source = entries[entry, SOURCE]
+        if marks[source] != 0:
+            spans = _both_spans(intervals, source, entry, times)
+            change += _shared_change(intervals, spans[0], spans[1], swap.kind, False)
+            marks[source] = SHARED
+    first = Interval(times.first_opens, times.first_closes)
+    second = Interval(times.second_opens, times.second_closes)
+    change += _part_change(intervals, swap.second, second, True, limit)
+    change += _part_change(intervals, swap.first, first, True, limit)
+    if change <= limit:
+        change += _part_change(intervals, swap.second, second, False, limit - change)
+    if change <= limit:
+        change += _part_change(intervals, swap.first, first, False, limit - change)
+    for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
+        marks[entries[entry, SOURCE]] = 0
+    return change
+
+
+@compiled
+def _part_change(intervals: Intervals, target: int, interval: Interval, defines: bool, limit: int) -> int:
+    """Change of loads at the sources of one target: those that it is a reason for a load of, or others to a limit."""
+    opens, closes = interval.opens, interval.closes
+    entries, marks, out_starts = intervals.entries, intervals.marks, intervals.out_starts
+    opened, closed = intervals.positions[0, target], intervals.positions[1, target]
+    change = 0
+    if not defines and opens <= max(0, opened - intervals.shifts[0]) and closes >= closed:
+        return 0
+    for entry in range(intervals.in_starts[target], intervals.in_starts[target + 1]):
+        source = entries[entry, SOURCE]
+        if (entries[entry, DEFINES] != 0) == defines and marks[source] != SHARED:
+            span = Span(wide(entries[entry, SLOT]), wide(out_starts[source + 1]), opens, closes)
+            change += _single_change(intervals, source, span, False)
+            if not defines and change > limit:
+                return change
+    return change
+
+
+@compiled
+def _both_spans(intervals: Intervals, source: int, entry: int, times: Times) -> tuple[Span, Span]:
+    """Return the spans of a source of both targets; its mark is the slot of the first, the entry that of the second."""
+    end = wide(intervals.out_starts[source + 1])
+    first = Span(wide(intervals.marks[source]), end, times.first_opens, times.first_closes)
+    return first, Span(wide(intervals.entries[entry, SLOT]), end, times.second_opens, times.second_closes)
+
+
+@compiled
+def _put_changes(intervals: Intervals, swap: Swap, times: Times) -> None:
+    """Write the changes of all sources to their slots."""
+    marks, entries = intervals.marks, intervals.entries
+    in_starts, out_starts = intervals.in_starts, intervals.out_starts
+    for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
+        marks[entries[entry, SOURCE]] = entries[entry, SLOT]
+    for entry in range(in_starts[swap.second], in_starts[swap.second + 1]):
+        source = entries[entry, SOURCE]
+        spans = _both_spans(intervals, source, entry, times)
+        if marks[source] == 0:
+            _single_change(intervals, source, spans[1], True)
+        else:
+            _shared_change(intervals, spans[0], spans[1], swap.kind, True)
+            marks[source] = 0
+    for entry in range(in_starts[swap.first], in_starts[swap.first + 1]):
+        source = entries[entry, SOURCE]
+        if marks[source] != 0:
+            marks[source] = 0
+            span = Span(wide(entries[entry, SLOT]), wide(out_starts[source + 1]), times.first_opens, times.first_closes)
+            _single_change(intervals, source, span, True)
+    if swap.kind != OPENINGS:
+        _source_change(intervals, swap.first, times.first_closes, True)
+        _source_change(intervals, swap.second, times.second_closes, True)
+
+
+@compiled
+def _single_change(intervals: Intervals, source: int, span: Span, puts: bool) -> int:
+    """Only one of both targets belongs to the source."""
+    slots = intervals.slots
+    closed = slots[span.slot, END]
+    if closed == span.closes:
+        loads = start_change(slots, span)
+    elif closed < span.closes:
+        loads = later_change(slots, span)
+    else:
+        loads = earlier_change(slots, span)
+    if puts:
+        put_slot(intervals, span)
+    return _cost_change(intervals, source, loads, puts)
+
+
+@compiled
+def _shared_change(intervals: Intervals, one: Span, other: Span, kind: int, puts: bool) -> int:
+    """Both targets belong to the source: their slots exchange openings, or everything; then no load changes."""
+    source = intervals.entries[intervals.slots[one.slot, ENTRY], SOURCE]
+    first, second = one, other
+    if kind != OPENINGS:
+        first = Span(one.slot, one.end, other.opens, other.closes)
+        second = Span(other.slot, other.end, one.opens, one.closes)
+    loads = 0 if kind == BOTH else both_change(intervals.slots, first, second)
+    if puts:
+        put_both(intervals, first, second, kind != OPENINGS)
+    return _cost_change(intervals, source, loads, puts)
+
+
+@compiled
+def _source_change(intervals: Intervals, source: int, closes: int, puts: bool) -> int:
+    """The source itself closes at another time, and its free use with it."""
+    slots, first, end = intervals.slots, intervals.out_starts[source] + 1, intervals.out_starts[source + 1]
+    loads = rest_change(slots, first, end, closes + 1)
+    if puts:
+        slots[first - 1, POINT] = closes + 1
+        put_points(intervals, first, first, end)
+    return _cost_change(intervals, source, loads, puts)
+
+
+@compiled
+def _cost_change(intervals: Intervals, source: int, change: int, puts: bool) -> int:
+    """Cost with the write that makes loads of a hidden value possible."""
+    if change == 0:
+        return 0
+    before = intervals.loads[source]
+    after = before + change
+    if puts:
+        intervals.loads[source] = after
+    return change + intervals.write_costs[source] * (int(after > 0) - int(before > 0))
+
+
+@compiled
+def put_swap(intervals: Intervals, swap: Swap, times: Times) -> None:
+    """Carry a swap out."""
+    _put_changes(intervals, swap, times)
+    for which in range(2):
+        if swap.kind in (which, BOTH):
+            positions, order = intervals.positions[which], intervals.orders[which]
+            positions[swap.first], positions[swap.second] = positions[swap.second], positions[swap.first]
+            order[positions[swap.first]], order[positions[swap.second]] = swap.first, swap.second

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ....sparse.neuron_graph import NeuronGraph
+from ...annealing.annealing import AnnealingPlan, TracePoint
+from ...annealing.compiled_states import anneal_blocks
 from ..machine import Memory, Policy, TransferCount
 from ..machine_compiled import count_transfers
-from .phases import Budget, Candidate, Search, SearchTrace, joined_trace
-from .starts import start_orders
+from ..orders.interval_stabbing import TargetOrders, decode
+from .connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections
+from .interval_annealing import StabbingBlocks, StabbingMoves
+from .starts import rolling_targets, start_orders, target_orders
 
 STARTS_SHARE: Final = 0.4
 """Share of a time budget after which no further start is made."""
@@ -112,3 +117,164 @@ def search_order(network: NeuronGraph, request: SearchRequest, rng: np.random.Ge
     best = min(found, key=lambda candidate: candidate.cost)
     counts = count_transfers(network, best.order, request.memory)
     return FoundOrder(best.order, counts, best.start, joined_trace(best.trace), starts)
+
+
+# The phases of one search: orders of targets, then connections; each takes its share of the budget.
+
+# Proposals of one block: between blocks the clock is asked and the temperature falls.
+_BLOCK = 2048
+_UNLIMITED = 1 << 62
+# Connections up to which moves of them reach everything; of larger networks they only mend the orders of targets.
+_SMALL = 500
+# Under LRU fewer targets than M - 2 may be open, since sources that have passed leave late: shares of M to try.
+_OPEN_SHARES = (0.45, 0.55, 0.65, 0.75)
+_TRIED_SHARE = 0.25
+
+
+class SearchTrace(NamedTuple):
+    """Trace of the search: its current and best cost, in transfers, after so many proposals. Shape [points] each.
+
+    While orders of targets are searched under MIN it is the cost of their intervals, which MIN comes near; the search
+    under LRU begins with connections. `proposals` ascends, `best_costs` never does.
+    """
+
+    proposals: NDArray[np.int64]
+    costs: NDArray[np.int64]
+    best_costs: NDArray[np.int64]
+
+
+class Candidate(NamedTuple):
+    """An order, its transfers, the start that it came from, and how."""
+
+    order: NDArray[np.int64]
+    cost: int
+    start: str
+    trace: tuple[TracePoint, ...]
+
+
+class Phase(NamedTuple):
+    """The shares of the budget between which a phase runs, from 0 to 1."""
+
+    begin: float
+    end: float
+
+
+class Temperatures(NamedTuple):
+    """First and last temperature of a phase, in transfers."""
+
+    hottest: float
+    coldest: float
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Budget of one search: proposals, what `spent`, from 0 to 1, says of a time budget, or both."""
+
+    proposals: int | None
+    spent: Callable[[], float] | None
+    restarts: int
+
+    def is_spent(self, share: float) -> bool:
+        """Whether so much of a time budget is spent; never without one."""
+        return self.spent is not None and self.spent() >= share
+
+    def plan(self, phase: Phase, temperatures: Temperatures) -> AnnealingPlan:
+        """The plan of a phase."""
+        (begin, end), (hottest, coldest) = phase, temperatures
+        spent = self.spent
+        count = _UNLIMITED if self.proposals is None else max(1, round(self.proposals * (end - begin)))
+        elapsed = None if spent is None else lambda: (spent() - begin) / (end - begin)
+        return AnnealingPlan(hottest, coldest, count, min(self.restarts, count), _BLOCK, elapsed)
+
+
+class Search:
+    """One search; several may run side by side."""
+
+    def __init__(self, network: NeuronGraph, memory: Memory, budget: Budget, rng: np.random.Generator) -> None:
+        self._network, self._memory, self._budget, self._rng = network, memory, budget, rng
+
+    def improve(self, starts: Mapping[str, Candidate]) -> Candidate:
+        """The best order found from the starts, or the best start."""
+        best = min(starts.values(), key=lambda start: start.cost)
+        found = self._by_lru() if self._memory.policy == "lru" else self._by_min(starts)
+        if found.cost <= best.cost:
+            return found
+        return best._replace(trace=found.trace)
+
+    def _by_min(self, starts: Mapping[str, Candidate]) -> Candidate:
+        """Targets in the orders of the start whose orders of targets cost least, then connections."""
+        open_count = self._memory.capacity - 2
+        states = {name: self._state(target_orders(self._network, of.order, open_count)) for name, of in starts.items()}
+        name = min(states, key=lambda start: states[start].cost)
+        share = 0.9 if self._network.connection_count > _SMALL else 0.3
+        found = self._anneal_targets(states[name], name, Phase(0.0, share))
+        best = min(starts.values(), key=lambda start: start.cost)
+        if best.cost < found.cost:
+            found = best._replace(trace=found.trace)
+        return self._move_connections(found, Phase(share, 1.0))
+
+    def _by_lru(self) -> Candidate:
+        """A short search for each number of open targets, with moves of connections; a longer one for the best number.
+
+        The number that is best before these moves is not the one that is best after them.
+        """
+        counts = sorted({max(1, round(share * self._memory.capacity)) for share in _OPEN_SHARES})
+        width = _TRIED_SHARE / len(counts)
+        tried: list[tuple[int, Candidate, Candidate, StabbingBlocks]] = []
+        for number, open_count in enumerate(counts):
+            begin, middle, end = ((number + part) * width for part in (0.0, 0.3, 1.0))
+            rolled = rolling_targets(self._network, open_count, partial(self._budget.is_spent, middle))
+            state = min((self._state(orders) for orders in rolled), key=lambda one: one.cost)
+            targets = self._anneal_targets(state, f"rolling, {open_count} open", Phase(begin, middle))._replace(
+                trace=()
+            )
+            moved = self._move_connections(targets, Phase(middle, end))
+            tried.append((moved.cost, targets, moved, state))
+        _, targets, moved, state = min(tried, key=lambda one: one[0])
+        state.go_back()
+        longer = self._anneal_targets(state, targets.start, Phase(_TRIED_SHARE, 0.5))._replace(trace=moved.trace)
+        return min(moved, self._move_connections(longer, Phase(0.5, 1.0)), key=lambda candidate: candidate.cost)
+
+    def _state(self, orders: TargetOrders) -> StabbingBlocks:
+        """The state; where targets have few sources, moves go further, and more of them aim."""
+        far = self._degree() <= 8
+        moves = StabbingMoves(max(1, orders.open_count // (1 if far else 2)), 0.3 if far else 0.1)
+        return StabbingBlocks(self._network, orders, moves)
+
+    def _degree(self) -> float:
+        """Mean connections into a target."""
+        return self._network.connection_count / max(1, int(np.sum(self._network.in_degrees > 0)))
+
+    def _anneal_targets(self, state: StabbingBlocks, start: str, phase: Phase) -> Candidate:
+        """A swap changes the loads of many sources where degrees are high: the cooler, the more they are."""
+        hottest = min(0.5, 3.0 / self._degree())
+        result = anneal_blocks(state, self._budget.plan(phase, Temperatures(hottest, hottest / 6)), self._rng)
+        order = decode(self._network, result.best)
+        cost = count_transfers(self._network, order, self._memory).total
+        return Candidate(order, cost, start, result.trace)
+
+    def _move_connections(self, start: Candidate, phase: Phase) -> Candidate:
+        is_lru, connection_count = self._memory.policy == "lru", self._network.connection_count
+        temperatures = Temperatures(0.3, 0.1) if is_lru else Temperatures(0.1, 0.05)
+        if connection_count <= _SMALL:
+            temperatures = Temperatures(1.0, 0.1)
+        moves = ConnectionMoves(run_share=0.9 if is_lru else 0.5, aimed_share=0.8)
+        state = ConnectionBlocks(self._network, start.order, self._memory, moves)
+        plan = self._budget.plan(phase, temperatures)
+        # The best order is looked for between blocks; after one, MIN counts the whole order again.
+        plan = replace(plan, block=max(4, min(_BLOCK, connection_count // 8)))
+        result = anneal_connections(state, plan, self._rng)
+        return Candidate(result.best, result.cost, start.start, (*start.trace, *result.trace))
+
+
+def joined_trace(points: tuple[TracePoint, ...]) -> SearchTrace:
+    """The trace of several phases: each counts its proposals from 0."""
+    proposals = np.array([point.proposals for point in points], dtype=np.int64)
+    steps = np.diff(proposals, prepend=0)
+    steps[steps < 0] = 0
+    best_costs = np.array([point.best_cost for point in points], dtype=np.int64)
+    return SearchTrace(
+        np.cumsum(steps),
+        np.array([point.cost for point in points], dtype=np.int64),
+        np.minimum.accumulate(best_costs) if len(points) else best_costs,
+    )

@@ -1,13 +1,15 @@
 """The story of a model as one HTML page: its speed first, then its layers, its data movement, the theory last."""
 
+from collections.abc import Sequence
 from html import escape
 from math import inf
 
 from ....frontend.multiply_adds import LONG
 from ....sparse.csr import CONNECTION_BYTES
+from ....theory.attention_cost import least_bytes, moved_bytes
+from ..attention_table import AttentionLine
 from ..lowering_levels import BATCHES
 from ..story import Story
-from .attentions import attention_section
 from .layers import of_batch, roofline_section, structure_section, time_section
 from .markup import (
     Card,
@@ -18,6 +20,7 @@ from .markup import (
     count_text,
     ratio_text,
     section,
+    table,
     time_text,
 )
 from .markup import table as table_of
@@ -244,3 +247,24 @@ def _foot(story: Story) -> str:
         f"Free axes other than that of the batch count {LONG}.</p>"
         f"<p><code>{escape(origin.command)}</code></p></footer>"
     )
+
+
+# The section of the page on attention: what the terminal's table says.
+
+COLUMNS = (
+    Column("attention", "word"),
+    *map(Column, ("heads", "queries", "keys", "moved", "at least", "predicted", "measured here")),
+)
+
+
+def attention_section(lines: Sequence[AttentionLine]) -> str:
+    """Return the section on attention by its length."""
+    note = "One call of one sample, beside the layers; lengths that the model leaves open are 16, 128 and 512."
+    return section("attention", "Attention by length", note, table("Attention by length", COLUMNS, map(_row, lines)))
+
+
+def _row(line: AttentionLine) -> Row:
+    size = line.size
+    counts = f"{size.heads} x {size.key_size}", f"{size.queries:,}", f"{size.keys:,}"
+    moved = byte_text(moved_bytes(size)), byte_text(least_bytes(size))
+    return Row("", (line.title, *counts, *moved, time_text(line.predicted_us), time_text(line.measured_us)))

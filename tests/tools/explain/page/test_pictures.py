@@ -6,7 +6,7 @@ from base64 import b64decode
 
 import numpy as np
 
-from redpebble.tools.explain.page.pictures import dot_picture
+from redpebble.tools.explain.page.orders import dot_picture
 
 
 def test_a_picture_is_dark_where_the_entries_are_and_white_elsewhere() -> None:

@@ -5,10 +5,10 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...lowering.cpu_target import CpuTarget
-from ...runtime.jit import MachineCode, emit_object, host_target, load_object
-from ...runtime.memory import address_of, aligned_bytes
-from ...verification.measuring import Budget, Call, interleave
+from ..lowering.cpu_target import CpuTarget
+from ..runtime.jit import MachineCode, emit_object, host_target, load_object
+from ..runtime.memory import address_of, aligned_bytes
+from ..verification.measuring import Budget, Call, interleave
 
 VECTORS: Final = 4
 """Batch columns of a kernel's row, in vectors: a weight is broadcast once for so many multiply-adds."""

@@ -9,22 +9,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...dialect.ops.constants import constant_array
-from ...dialect.ops.layers import LinearOp
-from ...dialect.ops.tile import TileOp
-from ...dialect.tensors import shape_of
-from ...kernels.family import PackedArrays
-from ...kernels.tile_widths import WIDTHS
-from ...lowering.kernels.kernel_form import OUTPUT_PADDING, layer_weights
-from ...lowering.kernels.table import ChosenKernel, kernel_at
-from ...lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
-from ...lowering.llvm.call_tables import VECTOR_ROOM
-from ...passes.analysis.weights import weight_of
-from ...pipeline import build
-from ...runtime.jit import MachineCode, emit_object, host_target, load_object
-from ...runtime.memory import address_of, aligned_bytes, aligned_copy
-from ...sparse.csr import CscMatrix
-from ...verification.measuring import Call
+from ..dialect.ops.constants import constant_array
+from ..dialect.ops.layers import LinearOp
+from ..dialect.ops.tile import TileOp
+from ..dialect.tensors import shape_of
+from ..kernels.family import PackedArrays
+from ..kernels.tile_widths import WIDTHS
+from ..lowering.kernels.kernel_form import OUTPUT_PADDING, layer_weights
+from ..lowering.kernels.table import ChosenKernel, kernel_at
+from ..lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
+from ..lowering.llvm.call_tables import VECTOR_ROOM
+from ..passes.analysis.weights import weight_of
+from ..pipeline import build
+from ..runtime.jit import MachineCode, emit_object, host_target, load_object
+from ..runtime.memory import address_of, aligned_bytes, aligned_copy
+from ..sparse.csr import CscMatrix
+from ..verification.measuring import Call
 
 Floats = NDArray[np.float32]
 

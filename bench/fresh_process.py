@@ -1,6 +1,6 @@
 """Compilation in a fresh process: seconds, and the bytes of memory that it keeps.
 
-`python -m redpebble.bench.measure.fresh_process MODEL CACHE` prints a line of JSON. A tiny model is compiled first
+`python -m redpebble.bench.fresh_process MODEL CACHE` prints a line of JSON. A tiny model is compiled first
 where memory is asked for (`--memory`), so that what the compiler and LLVM keep for themselves does not count.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 import redpebble
 
-from ...tools.benching.layer_cases import RandomLayer
+from ..tools.benching.layer_cases import RandomLayer
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 BATCHES = (1, 64)
@@ -68,7 +68,7 @@ def footprint(model: Path, cache: Path) -> Footprint:
 
 def footprint_in_a_fresh_process(model: Path, cache: Path, *, after_another: bool = False) -> Footprint:
     """Return what a new process measures; `after_another` model, of one small layer."""
-    words = [sys.executable, "-m", "redpebble.bench.measure.fresh_process", str(model), str(cache)]
+    words = [sys.executable, "-m", "redpebble.bench.fresh_process", str(model), str(cache)]
     done = subprocess.run(
         [*words, *(["--memory"] if after_another else [])], capture_output=True, text=True, check=True
     )

@@ -4,8 +4,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
-from ...tools.benching.engines.aligned import aligned_zeros
-from ...verification.measuring import Call
+from ..tools.benching.engines.aligned import aligned_zeros
+from ..verification.measuring import Call
 
 
 def bound_session(session: InferenceSession, x: NDArray[np.float32], outputs: int) -> Call:

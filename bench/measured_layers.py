@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.work import Layer
-from ...tuning.probe_layers import mask_of
+from ..kernels.work import Layer
+from ..tuning.probe_layers import mask_of
 
-DATA: Final = Path(__file__).parent.parent / "data"
+DATA: Final = Path(__file__).parent / "data"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from ...verification.measuring import Call
+from ..verification.measuring import Call
 
 Array = NDArray[np.generic]
 

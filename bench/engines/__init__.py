@@ -1,1 +1,0 @@
-"""Engines: who is measured."""

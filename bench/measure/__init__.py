@@ -1,1 +1,0 @@
-"""Clocks, machines and their ceilings."""
