@@ -108,7 +108,6 @@ def _schedule(options: Options) -> ModulePass:
 
 
 def _searches(options: Options) -> Path | None:
-    """Return the folder that keeps what searches found."""
     return None if options.tuning is None else options.tuning.folder
 
 

@@ -73,7 +73,6 @@ def measure_ceilings(budget: Budget) -> dict[str, float]:
 
 
 def _loops(target: CpuTarget) -> str:
-    """Return the LLVM IR of the loops, in vectors of `target`."""
     vector = f"<{target.lanes} x float>"
     sums = {(chain, index): f"%s{chain}_{index}" for chain in range(CHAINS) for index in range(VECTORS)}
     first = dict(sums)

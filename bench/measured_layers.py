@@ -62,7 +62,6 @@ class MeasuredMachine:
 
     @property
     def file(self) -> Path:
-        """The file of the rows."""
         return DATA / f"{self.name}-{self.lanes}.csv"
 
     def text(self) -> str:

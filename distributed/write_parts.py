@@ -147,7 +147,6 @@ def _rank_parts(folder: Path, ownership: Ownership, *, overlap: bool) -> Iterato
 
 
 def _node_parts(folder: Path, module: ModuleOp, request: PartsRequest, partition: Partition) -> PlanFile:
-    """Write the parts of a partition of nodes."""
     inputs, outputs = _ports(module)
     owners = NodeOwners(NodeGraph.of(module), request.part_count, partition.owners[0])
     entries: list[PartEntry] = []

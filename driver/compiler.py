@@ -392,5 +392,4 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
 
 
 def _foreign(module: ModuleOp) -> tuple[str, ...]:
-    """Return the operators that stay as they are."""
     return tuple(op.operator.data for op in module.walk() if isinstance(op, ForeignOp))

@@ -65,7 +65,6 @@ class Original:
 
     @cached_property
     def nodes_by_name(self) -> dict[str, ir.Node]:
-        """The first node of every name."""
         return {node.name: node for node in reversed(self.nodes) if node.name}
 
     def left_out(self, node: ir.Node | None) -> bool:

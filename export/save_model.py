@@ -109,6 +109,5 @@ def _needs_data_file(model: ir.Model) -> bool:
 
 
 def _weight_bytes(model: ir.Model) -> int:
-    """Return the bytes of all initializers, those of subgraphs included."""
     values = (value for graph in model.graphs() for value in graph.initializers.values())
     return sum(value.const_value.nbytes for value in values if value.const_value is not None)

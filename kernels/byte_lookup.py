@@ -51,7 +51,6 @@ class LookupForm(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A name for functions of this form."""
         return f"{self.lanes}_{self.slots}_{self.window}"
 
     @property

@@ -53,7 +53,6 @@ class QuadForm(NamedTuple):
 
     @property
     def outputs(self) -> int:
-        """Outputs of a record."""
         return self.turns * self.share
 
 

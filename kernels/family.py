@@ -42,7 +42,6 @@ class LayerWeights:
 
     @property
     def density(self) -> float:
-        """The density of the whole layer."""
         if self.whole is not None:
             return self.whole.density
         inputs, outputs = self.weight.shape
@@ -55,7 +54,6 @@ class LayerWeights:
 
     @cached_property
     def dense(self) -> Floats:
-        """The weight with its zeros."""
         return self.weight.to_dense() if isinstance(self.weight, CscMatrix) else self.weight
 
     def share(self, first: int, end: int) -> LayerWeights:

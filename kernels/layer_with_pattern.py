@@ -154,7 +154,6 @@ class RowReuse:
 
     @property
     def reads(self) -> int:
-        """The number of reads."""
         return len(self._gaps)
 
     def missed(self, capacity: float) -> float:

@@ -49,7 +49,6 @@ def likeness_of(layer: Layer) -> Likeness | None:
 
 
 def _different(keys: Indices, count: int) -> int:
-    """Return how many different keys below `count` there are."""
     seen = np.zeros(count, dtype=np.bool_)
     seen[keys] = True
     return int(np.count_nonzero(seen))

@@ -55,12 +55,10 @@ class Layer:
 
     @property
     def outputs(self) -> int:
-        """The number of outputs."""
         return len(self.counts)
 
     @property
     def connections(self) -> int:
-        """The number of connections."""
         return int(self.counts.sum())
 
     @property

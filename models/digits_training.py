@@ -60,7 +60,6 @@ class Training:
 
     @property
     def epochs(self) -> int:
-        """Number of all epochs."""
         return self.dense_epochs + self.pruning_epochs + self.final_epochs
 
     def sparsity_at(self, epoch: int) -> float:

@@ -108,7 +108,6 @@ class _Layers:
     rng: np.random.Generator
 
     def added(self, x: ir.Value, widths: tuple[int, int], name: str) -> ir.Value:
-        """Return what a layer makes of the values of nodes."""
         builder, (inputs, outputs) = self.builder, widths
         bias = random_bias(outputs, self.rng)
         match self.network.kind:
@@ -189,12 +188,10 @@ class _Attention:
         self.parts = self.op, self.numbers, self.scattered
 
     def op(self, op_type: str, inputs: Sequence[ir.Value], **attributes: float | str | ir.TensorProtocol) -> ir.Value:
-        """Return the result of a node."""
         self.count += 1
         return self.builder.op(op_type, inputs, f"/{self.name}/{op_type}_{self.count}", attributes)
 
     def numbers(self, values: Sequence[int] | Indices) -> ir.Value:
-        """Return a constant of integers."""
         self.count += 1
         return self.builder.constant(f"{self.name}.numbers.{self.count}", np.asarray(values, np.int64))
 

@@ -189,7 +189,6 @@ class _Decoder:
         )
 
     def add(self, weight: CompactWeight, name: str) -> ir.Value:
-        """The matrix that the gaps and values are of."""
         import onnx_ir as ir
 
         gaps, values = (

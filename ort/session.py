@@ -199,7 +199,6 @@ def _made_of(
 
 
 def _as_it_is(model: "Source") -> "onnx_ir.Model | bytes | str":
-    """Return a model in a form that sessions are made of."""
     if isinstance(model, bytes):
         return model
     if isinstance(model, str | os.PathLike):

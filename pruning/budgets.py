@@ -46,7 +46,6 @@ class Allocation:
 
     @property
     def densities(self) -> dict[str, float]:
-        """The densities by layer."""
         return {name: option.density for name, option in self.options.items()}
 
 

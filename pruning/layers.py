@@ -49,7 +49,6 @@ class PrunableLayer:
 
     @property
     def reading(self) -> Reading:
-        """The inputs of the layer."""
         return self.x, self.window
 
     def matrix(self, stored: NDArray[np.float32]) -> Array:

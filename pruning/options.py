@@ -101,12 +101,10 @@ class PruneOptions:
 
     @property
     def chosen_structure(self) -> Structure:
-        """The structure of all masks."""
         return _structure(self.structure)
 
     @property
     def chosen_method(self) -> Method:
-        """The method for each layer."""
         return self.method if isinstance(self.method, Method) else method_of(self.method)
 
 

@@ -246,7 +246,6 @@ class _Pruning:
         return self.loss(outputs(pruned), outputs(dense))
 
     def _solved(self, densities: Mapping[str, float], source: SourceModel) -> Mapping[str, Array]:
-        """Return the weights of a model pruned to these densities."""
         segmented = SegmentedModel.of(source.proto, source.layers, usable_threads())
         start = Trace.start(segmented, self.split.fitted)
         solver = LayerSolver(start, source.dense, self.options.chosen_method, self.options.chosen_structure)

@@ -46,7 +46,6 @@ class Window:
 
     @property
     def attributes(self) -> list[onnx.AttributeProto]:
-        """The attributes of a Conv node that has this window."""
         given: dict[str, Any] = {"strides": self.strides, "dilations": self.dilations, "auto_pad": self.auto_pad}
         if self.auto_pad == "NOTSET":
             given["pads"] = self.pads

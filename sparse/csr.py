@@ -32,7 +32,6 @@ class CsrPattern(NamedTuple, Generic[Index_co]):
 
     @property
     def row_count(self) -> int:
-        """The number of rows."""
         return len(self.pointers) - 1
 
     @property

@@ -181,7 +181,6 @@ class Shown(NamedTuple):
 
 
 def _show_optimized(request: OptimizeRequest, before: Mapping[str, int], shown: Shown) -> None:
-    """Show what changed, and write it as a report."""
     result, comparisons, measured, library = shown
     written = request.files.model
     data = written.with_name(f"{written.name}.data")
@@ -274,7 +273,6 @@ def tune_and_print(model: Path | None, seconds: float, report: Path | None) -> N
 
 
 def _layers(report: Report) -> dict[str, object]:
-    """Return the layers of a network as reports have them."""
     return {
         "layers": [asdict(layer) for layer in report],
         "neuron_order": report.neuron_order,

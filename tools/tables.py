@@ -192,7 +192,6 @@ def machine_line(machine: Machine) -> str:
 
 
 def _table(*headers: str) -> Table:
-    """Return an empty table whose columns of numbers are right-aligned."""
     words = {
         "",
         "sparse network",

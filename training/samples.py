@@ -26,7 +26,6 @@ class Samples:
 
     @property
     def count(self) -> int:
-        """The number of samples."""
         return min((len(array) for array in self.inputs.values()), default=0)
 
     def check(self, tensors: tuple[Tensor, ...], target: Tensor) -> None:

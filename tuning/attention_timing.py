@@ -37,7 +37,6 @@ def measured_us(size: AttentionSize) -> float:
 
 
 def _module(size: AttentionSize) -> ModuleOp:
-    """Return a function that is an attention of these sizes."""
     lengths = (size.queries, size.key_size), (size.keys, size.key_size), (size.keys, size.value_size)
     types = [f32_tensor((size.samples, rows, size.heads * features)) for rows, features in lengths]
     if size.masked:

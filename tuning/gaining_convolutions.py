@@ -143,7 +143,6 @@ class _Times:
     machine: Machine
 
     def of_floats(self, group: Sequence[Convolution]) -> float:
-        """Return the time of convolutions of floats."""
         twins = [op.clone() for op in group]
         choose_for_convolutions([twin for twin in twins if isinstance(twin, Conv2dOp)], self.machine)
         total = sum(layer_us(twin, image_shares(self.machine)) for twin in twins)

@@ -121,7 +121,6 @@ def measured_machine(target: CpuTarget, numbers: Sequence[int] = PROBES) -> Mach
 
 
 def _measured_example(clock: KernelClock, probe: SSAValue, layer: Layer, machine: Machine) -> Example:
-    """Return what was measured of the kernels of a layer that is alone."""
     kernels = _kernels_of(layer, machine)
     packed = {name: packed_layer(name, probe, layer) for name in dict.fromkeys(kernel.family for kernel in kernels)}
     samples = {f"{kernel.family}@{kernel.width}": clock.sample(kernel, packed[kernel.family]) for kernel in kernels}

@@ -204,7 +204,6 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
 
 
 def _chosen(linear: LinearOp | Conv2dOp, numbers: LayerNumbers) -> tuple[Candidate, ...]:
-    """Return the kernels of a layer that run by themselves and were not measured."""
     kernel = linear.kernel
     assert kernel is not None
     alone = [width for width, family in numbers.families.items() if family != DEPTH_FIRST and width in WIDTHS]

@@ -89,7 +89,6 @@ class _Rounding:
     _wanted: set[SSAValue] = field(default_factory=set[SSAValue])
 
     def array(self, value: SSAValue) -> Floats:
-        """Return what samples make of a value."""
         return np.asarray(self.observed.values[value], np.float32)
 
     def codes(self, value: SSAValue) -> CodesAttr | None:
@@ -100,7 +99,6 @@ class _Rounding:
         return self._codes[source]
 
     def want(self, value: SSAValue) -> None:
-        """Let a value be rounded."""
         self._wanted.add(source_of(value))
 
     def move(self, old: SSAValue, new: SSAValue) -> None:

@@ -60,7 +60,6 @@ class _Burst(NamedTuple):
     clock: Callable[[], float]
 
     def seconds(self) -> float:
-        """Return the seconds of one call."""
         if self.warm:
             self.call()
         start = self.clock()

@@ -32,7 +32,6 @@ def target_lines(result: Result) -> list[str]:
 
 
 def _head(result: Result, checks: Sequence[Check]) -> list[str]:
-    """Return what was met, and on which machine."""
     measured = [check for check in checks if check.is_met is not None]
     met = sum(1 for check in measured if check.is_met)
     machine, ceilings = result.machine, result.ceilings

@@ -247,7 +247,6 @@ class _NetworkRows(NamedTuple):
 
 
 def _networks(measured: Measured, threads: int) -> Iterator[Check]:
-    """Yield the checks of whole networks."""
     limits = NETWORKS | dict.fromkeys(DEEP, 18.0)
     for name, limit in limits.items():
         yield _NetworkRows(name, threads, _speedup).check(measured, Target(limit), ", against onnxruntime")
@@ -276,7 +275,6 @@ def _scaling(measured: Measured) -> Iterator[Check]:
 
 
 def _never_slower(measured: Measured) -> Iterator[Check]:
-    """Yield the worst case of the grid."""
     for threads in (1, 2):
         rows = [row for key, row in measured.rows.items() if key[0] == "grid" and row.threads == threads]
         values = {f"{row.model}, M = {row.batch}": row.speedup_vs_onnxruntime or 0.0 for row in slowest(rows, 3)}

@@ -45,7 +45,6 @@ class GraphCase:
 
     @property
     def network(self) -> GraphNetwork:
-        """The recipe of the layer."""
         return GraphNetwork("gcn", "power_law", self.nodes, DEGREE, (self.inputs, self.outputs))
 
 

@@ -173,7 +173,6 @@ def _compared(recipe: RadixNet, found: Measured, some: int, count: int) -> int:
 
 
 def _kernels(network: Network) -> str:
-    """Return the kernels of the layers."""
     return " / ".join(sorted({layer.kernel for layer in network.report}))
 
 

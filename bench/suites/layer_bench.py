@@ -107,7 +107,6 @@ class _Product:
 
 
 def _add_mkl(calls: dict[EngineThreads, Call], counts: dict[EngineThreads, float], product: _Product) -> None:
-    """Add MKL where it is installed."""
     try:
         matrix = MklMatrix(csr_of(product.kernel.weight), product.x.shape[1], product.threads)
     except PeerError:
@@ -121,7 +120,6 @@ def _add_mkl(calls: dict[EngineThreads, Call], counts: dict[EngineThreads, float
 
 
 def _add_slow_peers(calls: dict[EngineThreads, Call], product: _Product) -> None:
-    """Add scipy and torch where they are installed."""
     for name in ("scipy", "torch"):
         try:
             PEERS[name].check()

@@ -49,12 +49,10 @@ class Ends(NamedTuple):
 
     @property
     def codes(self) -> np.dtype[Any]:
-        """The type of codes."""
         return np.dtype(np.int8 if self.are_signed else np.uint8)
 
     @property
     def zero(self) -> int:
-        """The code of 0."""
         return 0 if self.are_signed else ZERO
 
 

@@ -86,7 +86,6 @@ class NodeGraph:
 
     @property
     def over_edges(self) -> tuple[OVER_EDGES, ...]:
-        """The sums over edges."""
         return tuple(op for op in self.ops if isinstance(op, OVER_EDGES))
 
     def pattern(self) -> LayerPattern:
@@ -161,7 +160,6 @@ def near_values(op: OVER_EDGES) -> list[SSAValue]:
 
 
 def _values_of(op: Operation) -> list[SSAValue]:
-    """Return what an op reads of nodes."""
     return near_values(op) if isinstance(op, OVER_EDGES) else list(op.operands)
 
 

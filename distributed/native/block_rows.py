@@ -130,7 +130,6 @@ def _emit(
 
 
 def _rows_of(builder: ir.IRBuilder, message: ir.Value, counts: Counts) -> ir.Value:
-    """Return where the rows of a message begin."""
     flags = builder.add(builder.mul(*counts), i64(ALIGNMENT - 1))
     return byte_at(builder, message, builder.and_(flags, i64(-ALIGNMENT)))
 

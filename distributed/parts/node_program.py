@@ -77,7 +77,6 @@ class _Function:
         return self.arguments[value, rows]
 
     def constant(self, value: SSAValue, op: Operation) -> SSAValue:
-        """Return the result of an op that stands for a constant here."""
         if value not in self.constants:
             first = self.block.first_op
             if first is None:
@@ -111,12 +110,10 @@ class _Program:
         return ModuleOp([self._function(number) for number in range(len(self.functions))])
 
     def buffers(self) -> Iterator[Buffer]:
-        """Yield the buffers, by the numbers of their values."""
         for value in self.numbers:
             yield Buffer(len(self.near if value in self.sent else self.own), NODES, -1)
 
     def _groups(self) -> Iterator[list[OVER_EDGES | TileOp]]:
-        """Yield the ops of each function."""
         group: list[OVER_EDGES | TileOp] = []
         for op in self.graph.ops:
             if group and isinstance(op, OVER_EDGES):
@@ -195,7 +192,6 @@ class _Program:
         self._emit(function, op, mapped)
 
     def _emit(self, function: _Function, op: OVER_EDGES | TileOp, mapped: dict[SSAValue, SSAValue]) -> None:
-        """Add a copy of an op to a function."""
         copy = op.clone(mapped)
         rows = len(self.near if isinstance(op, AttendEdgesOp) else self.own)
         for result, copied in zip(op.results, copy.results, strict=True):

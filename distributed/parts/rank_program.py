@@ -211,7 +211,6 @@ class RankSchedule:
         return whole
 
     def _whole(self, op: Operation) -> None:
-        """Add an op that is computed as a whole."""
         operands = operands_of(self.graph, op)
         reads = tuple(self._gather(operand) for operand in operands)
         writes = tuple(self._whole_buffer("whole", self.numbers[result], features_of(result)) for result in op.results)
@@ -289,7 +288,6 @@ class _Assembly:
         self.buffers: list[Buffer] = []
 
     def program(self) -> RankProgram:
-        """Return the program."""
         functions: list[FuncOp] = []
         steps: list[Step] = []
         for index, part in enumerate(self.parts):
@@ -322,7 +320,6 @@ class _Assembly:
         )
 
     def _start(self, key: Key) -> BufferRow:
-        """Return where some features begin."""
         view = self.views[key]
         if view.buffer not in self.numbers:
             self.numbers[view.buffer] = len(self.buffers)

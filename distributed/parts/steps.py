@@ -35,7 +35,6 @@ class Call:
 
     @property
     def buffers(self) -> tuple[int, ...]:
-        """The numbers of the buffers."""
         return tuple(operand.buffer for operand in self.operands)
 
 

@@ -104,7 +104,6 @@ class Candidate:
 
     @property
     def line(self) -> str:
-        """Everything, for a person."""
         return f"{self.kind}: {self.time.seconds * 1e3:,.3g} ms, {bytes_text(self.memory)} a machine; {self.why}"
 
 

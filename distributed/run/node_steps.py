@@ -49,7 +49,6 @@ class _Run:
         self.sending: list[tuple[Request, Floats]] = []
 
     def outputs(self, slices: Sequence[Floats], widths: Sequence[int]) -> list[Floats]:
-        """Return what the steps make of slices of the inputs."""
         found: list[Floats] = []
         for step in self.part.steps:
             match step:
@@ -128,7 +127,6 @@ def check_node_steps(part: Part, functions: Mapping[str, Network]) -> None:
 def _read_and_written(
     step: Call | Send | Receive, functions: Mapping[str, Network], number: int
 ) -> tuple[Sequence[int], Sequence[int]]:
-    """Return the buffers that a step reads, and those that it writes."""
     if not isinstance(step, Call):
         return [step.buffer], []
     if step.function in (TAKE, GIVE):

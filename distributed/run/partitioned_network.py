@@ -50,7 +50,6 @@ class RunOptions:
 
     @property
     def folder(self) -> Path | None:
-        """The folder of native code."""
         return default_folder() if self.cache is True else None if self.cache is False else Path(self.cache)
 
 
@@ -147,7 +146,6 @@ class PartitionedNetwork:
         return outputs[0] if len(outputs) == 1 else outputs
 
     def _misfit(self, slices: Sequence[Floats]) -> str | None:
-        """Return what is wrong with slices of inputs."""
         if len(slices) != len(self.plan.inputs):
             return f"{len(slices)} slices of inputs on rank {self.comm.rank}, expected {len(self.plan.inputs)}"
         for entry, array in zip(self.inputs, slices, strict=True):
@@ -185,7 +183,6 @@ class PartitionedNetwork:
         return [array.reshape(*_leading_shape(leading, count), array.shape[-1]) for array in outputs]
 
     def _output_memory(self, samples: int) -> list[OutputMemory]:
-        """Return where outputs of so many samples come from."""
         if samples not in self._outputs:
             self._outputs.clear()
             self._outputs[samples] = [OutputMemory((samples, len(own))) for own in self._part.outputs]

@@ -144,7 +144,6 @@ class Slot:
         self._step, self._samples = len(part.steps), 0
 
     def _ready_steps(self) -> tuple[Sequence[Incoming], list[ReadyStep]]:
-        """Return what a tile expects first, and its steps."""
         context, found = self._context, list[ReadyStep]()
         following: Sequence[Incoming] = ()
         for index, step in reversed(list(enumerate(context.part.steps))):
@@ -193,7 +192,6 @@ class Slot:
 
     @property
     def is_done(self) -> bool:
-        """Whether the tile is through."""
         return self._step == len(self._steps)
 
     def start(self, inputs: Sequence[Floats], outputs: Sequence[Floats], samples: range) -> None:

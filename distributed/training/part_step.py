@@ -109,7 +109,6 @@ class BoundPart:
         return gather
 
     def _output_gradients(self) -> Do:
-        """Return what takes this rank's part of the gradient of all outputs."""
         own = self.part.outputs[0]
         pieces = [piece for piece, _ in self._pieces_of("output") if piece in self.gradients]
         self.filled |= {*pieces}

@@ -82,7 +82,6 @@ class TrainedFunction:
             self._backward_values.put(values)
 
     def _code(self, func: FuncOp, wanted: Sequence[int] | None) -> tuple[Network, PackedValues]:
-        """Return the code of a function, or that of its gradients; and the places of values in it."""
         modules: list[ModuleOp] = []
         for turn in (0, 1):
             copy = func.clone()

@@ -101,6 +101,5 @@ def _by_operator(op: Attention, builder: NodeBuilder) -> ir.Value:
 
 
 def _heads(value: SSAValue, heads: int, axes: tuple[int, ...], builder: NodeBuilder) -> ir.Value:
-    """Return the heads of an operand apart."""
     features = builder.integers([0, 0, heads, shape_of(value)[-1] // heads])
     return builder.node("Transpose", builder.node("Reshape", builder.operand(value), features), perm=axes)

@@ -69,7 +69,6 @@ class IntegerMatrix(NamedTuple):
 
     @property
     def is_signed(self) -> bool:
-        """Whether signed bytes hold all entries."""
         least, greatest = self.bounds
         return least >= -128 and greatest <= 127
 

@@ -148,7 +148,6 @@ def _mish(x: ir.Value, _: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
 
 
 def _quantize(x: ir.Value, parameters: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
-    """Codes, and floats of them."""
     scale, zero = builder.scalar(parameters[0]), builder.initializers.literal(np.array(parameters[1], np.uint8))
     return builder.node("DequantizeLinear", builder.node("QuantizeLinear", x, scale, zero), scale, zero)
 
@@ -161,7 +160,6 @@ def _silu(x: ir.Value, parameters: tuple[float, ...], builder: NodeBuilder) -> i
 
 
 def _square(x: ir.Value, _: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
-    """x * x."""
     return builder.node("Mul", x, x)
 
 

@@ -36,7 +36,6 @@ class CompactWeight(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of values and gaps."""
         return self.values.nbytes + self.gaps.nbytes
 
 

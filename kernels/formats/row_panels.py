@@ -122,7 +122,6 @@ def _packed(
 
 
 def _in_all(reads: Indices, count: int) -> NDArray[np.bool_]:
-    """Return which of `reads` are there `count` times."""
     _, inverse, times = np.unique(reads, return_inverse=True, return_counts=True)
     return times[inverse] == count
 

@@ -80,7 +80,6 @@ class _Reads(NamedTuple):
         return self.chosen(order)
 
     def chosen(self, positions: Indices) -> "_Reads":
-        """Return those at `positions`."""
         return _Reads(self.strip[positions], self.readers[positions], self.source[positions], self.halvings[positions])
 
     def sets(self, strips: int) -> Indices:

@@ -143,7 +143,6 @@ class Examples:
 
     @cached_property
     def table(self) -> "_Table":
-        """The words in numbers."""
         return _Table.of([_parsed(word) for word in self.words])
 
     def near(self, layer: Layer) -> Neighbours | None:
@@ -161,7 +160,6 @@ class _Table(NamedTuple):
 
     @staticmethod
     def of(examples: list[Example]) -> "_Table":
-        """Return the numbers of examples."""
         kernels = tuple(dict.fromkeys(kernel for one in examples for kernel in one.factors))
         factors = [[one.factors.get(kernel, np.nan) for kernel in kernels] for one in examples]
         points = np.array([one.place.point for one in examples])

@@ -37,7 +37,6 @@ class Small(NamedTuple):
 
     @property
     def config_name(self) -> str:
-        """The class of the configuration."""
         return f"{self.kind}Config"
 
     def options(self, usual: Mapping[str, Any]) -> dict[str, Any]:

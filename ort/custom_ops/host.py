@@ -48,7 +48,6 @@ class Host:
 
     @property
     def network_count(self) -> int:
-        """Number of networks that nodes hold."""
         return len(self._networks)
 
     def set_compiler(self, compiler: Compiler) -> None:

@@ -200,7 +200,6 @@ def library_table(variants: Mapping[str, Sequence[Word]]) -> list[Data]:
 
 
 def _data_of(table: WordTable) -> Data:
-    """Return a table for the linker."""
     content = b"".join(WORD.pack(0 if isinstance(word, Pointer) else word) for word in table.words)
     pointers = {WORD.size * index: word for index, word in enumerate(table.words) if isinstance(word, Pointer)}
     return Data(table.symbol, content, pointers)

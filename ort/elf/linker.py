@@ -177,7 +177,6 @@ class _Linking:
         return meaning
 
     def _location(self, owner: int, index: int) -> _Location:
-        """Return where a symbol of an object is."""
         elf, prefix = self.objects[owner]
         symbol = elf.symbols[index]
         section = self.section_numbers.get((owner, symbol.section))
@@ -192,7 +191,6 @@ class _Linking:
         return location
 
     def image(self, exports: Sequence[str]) -> bytes:
-        """Return the file."""
         exported = {name: self._named(name) for name in exports}
         loaded_count = len(self.table_entries) + sum(self._word_count(section) for section in self.sections)
         groups = {kind: [n for n, section in enumerate(self.sections) if section.kind == kind] for kind in KINDS}

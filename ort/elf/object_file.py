@@ -110,7 +110,6 @@ def read_object(image: bytes) -> ElfObject:
 
 
 def _relocations(target: int, rows: list[tuple[int, ...]], contents: list[bytes]) -> tuple[Relocation, ...]:
-    """Return the relocations of section `target`."""
     tables = [contents[index] for index, row in enumerate(rows) if row[1] == SHT_RELA and row[7] == target]
     return tuple(
         Relocation(offset, info & 0xFFFFFFFF, info >> 32, addend)

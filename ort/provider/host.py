@@ -132,12 +132,10 @@ class ProviderHost:
 
     @property
     def network_count(self) -> int:
-        """Number of networks that sessions hold."""
         return len(self._networks)
 
     @property
     def ep_count(self) -> int:
-        """Number of sessions that have the provider."""
         return len(self._sessions)
 
     def open(self, compiler: Compiler, minor: int) -> None:

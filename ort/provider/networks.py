@@ -119,7 +119,6 @@ class FusedNode:
 
     @property
     def name(self) -> str:
-        """The name that onnxruntime gave it."""
         return self.reader.name(self.node)
 
     @cached_property
@@ -238,7 +237,6 @@ def _as_read(found: Found, seen: OrtGraph, nodes: Sequence[GraphNode]) -> Found:
 
 
 def _with_outputs(model: NetworkModel, numbers: Sequence[int]) -> onnx.ModelProto:
-    """Return a network with some of its outputs."""
     proto = model()
     outputs = [proto.graph.output[number] for number in numbers]
     del proto.graph.output[:]

@@ -55,7 +55,6 @@ class SegmentedModel:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of the model's outputs."""
         return tuple(output.name for output in self.model.graph.output)
 
     def last_reader(self, name: str) -> int:

@@ -37,7 +37,6 @@ class Trace:
 
     @property
     def is_over(self) -> bool:
-        """Whether all segments have run."""
         return self.done == len(self.model.segments)
 
     def advance(self, weights: Weights) -> None:

@@ -113,7 +113,6 @@ def _graph_of(rows: CsrPattern) -> csr_array:
 
 
 def _ranks(positions: Indices) -> Indices:
-    """Return the rank of each place among all."""
     ranks = np.empty(len(positions), dtype=np.int64)
     ranks[np.argsort(positions, kind="stable")] = np.arange(len(positions))
     return ranks

@@ -57,7 +57,6 @@ def anneal_blocks(state: BlockState[_T], plan: AnnealingPlan, rng: np.random.Gen
 
 
 def _cool(state: BlockState[object], fall: _Fall, rng: np.random.Generator) -> list[TracePoint]:
-    """One fall of the temperature."""
     number, plan = fall
     trace: list[TracePoint] = []
     first, end = (plan.proposals * turn // plan.restarts for turn in (number, number + 1))

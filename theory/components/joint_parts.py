@@ -45,7 +45,6 @@ def layer_parts(rows: CsrPattern) -> LayerParts | None:
 
 
 def _parts(rows: CsrPattern) -> LayerParts:
-    """Return the parts that the connections of a pattern make."""
     size = rows.column_count + rows.row_count
     graph = csr_array((np.ones(len(rows.indices)), (rows.indices, rows.column_count + rows.rows)), shape=(size, size))
     _, labels = connected_components(graph, directed=False)

@@ -43,7 +43,6 @@ class Chain:
 
     @property
     def dense(self) -> list[Times]:
-        """The times of the layers as they are."""
         everything = self.other_weights + sum(layer.weights for layer in self.layers)
         return [
             np.array([dense_us(layer, rows, everything - layer.weights) for rows in self.rows]) for layer in self.layers
@@ -60,7 +59,6 @@ class Segment(NamedTuple):
 
     @property
     def groups(self) -> int:
-        """The number of groups."""
         return len(self.levels[0])
 
 

@@ -147,7 +147,6 @@ class _State:
         self._schedule, self._cost = self._before, self._cost_before
 
     def snapshot(self) -> Schedule:
-        """Return the schedule."""
         return self._schedule
 
     def _priced(self, schedule: Schedule) -> int | None:
@@ -163,11 +162,9 @@ class _Choices(NamedTuple):
 
     @property
     def layers(self) -> int:
-        """The number of layers."""
         return len(self.costs.layers)
 
     def with_groups(self, groups: tuple[Group, ...]) -> Schedule:
-        """Return the schedule with other groups."""
         return self.schedule._replace(groups=groups)
 
 
@@ -223,7 +220,6 @@ GroupMove = Callable[[ScheduleCosts, Group, list[float]], Sequence[Group]]
 
 
 def _split(_: ScheduleCosts, group: Group, draws: list[float]) -> Sequence[Group]:
-    """Make two groups of one."""
     middle = group.first + int(draws[0] * (group.end - group.first + 1))
     return _over(group, group.first, middle), _over(group, middle, group.end)
 
@@ -257,8 +253,6 @@ def _in_parts(_: ScheduleCosts, group: Group, draws: list[float]) -> Sequence[Gr
 
 
 def _of_a_group(move: GroupMove) -> Move:
-    """Return the move of a schedule that moves one of its groups."""
-
     def moved(given: _Choices, draws: list[float]) -> Schedule | None:
         groups = given.schedule.groups
         if not groups:

@@ -196,7 +196,6 @@ def _layer_accesses(layers: Sequence[CsrPattern]) -> _Accesses:
 
 
 def _slot_accesses(graph: PositionedGraph, found: DepthFirstOrder) -> _Accesses:
-    """Return the slots of the values, in a depth-first order."""
     return _accesses(found.order, graph.incoming, found.slots)._replace(are_slots=True)
 
 

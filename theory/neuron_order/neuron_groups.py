@@ -70,12 +70,10 @@ class NeuronGroups:
 
     @property
     def neuron_count(self) -> int:
-        """The number of neurons of all groups."""
         return int(self.starts[-1])
 
     @property
     def group_count(self) -> int:
-        """The number of groups."""
         return len(self.free)
 
     @cached_property

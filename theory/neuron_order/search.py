@@ -284,7 +284,6 @@ class _Best:
         return [self.costs.weight_times(number, positions) for number in range(len(self.costs.layers))]
 
     def reordering(self) -> Reordering:
-        """Return the result."""
         pairs = zip(self._each_before, self._each(self.positions), strict=True)
         name = "+".join(self.names) or IDENTITY
         return Reordering(self.positions, name, tuple(self.tried), self.before, self.after, tuple(pairs))
@@ -449,7 +448,6 @@ class OrderCosts:
 
 
 def _starts(weight: GroupedWeight, groups: NeuronGroups, group: int) -> list[int]:
-    """Return the inputs of a weight at which a group starts."""
     neurons = weight.inputs.neurons
     return np.unique(weight.inputs.starts[groups.group_of[neurons] == group]).tolist()
 

@@ -80,7 +80,6 @@ class PositionState:
 
     @property
     def connection_count(self) -> int:
-        """Connections of all views."""
         return len(self._tables.readers.indices)
 
     @property

@@ -90,7 +90,6 @@ class _Planner:
         self.steps: list[_Step] = []
 
     def connect(self, connection: int, source: End, target: End) -> None:
-        """Run a connection."""
         start, end = source.neuron, target.neuron
         self._hold(start, end)
         self._hold(end, start)
@@ -106,7 +105,6 @@ class _Planner:
                 self._release(neuron)
 
     def finish_lone_outputs(self, network: NeuronGraph) -> None:
-        """Move the outputs that have no connection."""
         lone = network.is_output & (network.in_degrees + network.out_degrees == 0)
         for neuron in np.flatnonzero(lone).tolist():
             self._load(neuron)

@@ -88,7 +88,6 @@ class Row:
 
     @property
     def layer(self) -> RandomLayer:
-        """Return the layer that was measured."""
         return RandomLayer(self.inputs, self.outputs, self.sparsity)
 
 

@@ -60,7 +60,6 @@ class ExplainRequest:
 
     @property
     def search(self) -> ScheduleRequest:
-        """The search for an order of the connections."""
         return ScheduleRequest(self.memory, "min", self.budget)
 
     @staticmethod

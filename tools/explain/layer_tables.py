@@ -83,7 +83,6 @@ def _one_of(same: Sequence[LayerReport]) -> LayerReport:
 
 
 def _sums(numbers: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the sum for each width that all have."""
     widths = [width for width in numbers[0] if all(width in one for one in numbers)]
     return {width: sum(one[width] for one in numbers) for width in widths}
 

@@ -247,7 +247,6 @@ def fill(graph: Graph, rolling: Rolling, open_count: int) -> None:
 
 @compiled
 def _worth(graph: Graph, rolling: Rolling, target: int) -> float:
-    """Return what it is worth to open a target."""
     rule, total = rolling.rule, 0.0
     for entry in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
         source = graph.sources[graph.incoming.indices[entry]]

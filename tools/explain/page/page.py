@@ -194,7 +194,6 @@ def _memory_text(story: Story, batch: int) -> str:
 
 
 def _next(story: Story) -> str:
-    """Return what to do now."""
     if story.is_priced and max(_speedup(story, batch) for batch in BATCHES) < WORTHWHILE:
         return (
             "<p>Below about half zeros nothing is gained: prune the weights of linear layers, train a little, and "
