@@ -275,7 +275,7 @@ def test_a_full_disk_is_an_error_before_anything_is_computed(tmp_path: Path) -> 
 mount -t tmpfs -o size=64k tmpfs {tmp_path} && exec {sys.executable} -c '
 from pathlib import Path
 from redpebble.distributed.errors import PartError
-from redpebble.distributed.run.array_files import OutputFile
+from redpebble.distributed.run.run_parts import OutputFile
 output = OutputFile(Path("{tmp_path}/y.npy"), (1000, 100), "run")
 try:
     output.create()
