@@ -37,6 +37,9 @@ SOURCES: Final = (
 )
 """Tests that parse all sources."""
 
+MEASURED: Final = ("tests/tuning/test_calibration.py",)
+"""Tests of one machine that was measured for all of them."""
+
 
 @pytest.fixture(autouse=True)
 def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -71,6 +74,6 @@ def provider() -> Iterator[None]:
 def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     """Keep together what shares expensive preparation where `--dist loadgroup` spreads tests over processes."""
     for item in items:
-        for name, members in (("searches", SEARCHES), ("sources", SOURCES)):
+        for name, members in (("searches", SEARCHES), ("sources", SOURCES), ("measured", MEASURED)):
             if item.nodeid.startswith(members):
                 item.add_marker(pytest.mark.xdist_group(name))

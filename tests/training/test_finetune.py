@@ -35,7 +35,14 @@ def arrays_of(result: onnx_ir.Model) -> dict[str, Floats]:
     return {name: value.const_value.numpy() for name, value in result.graph.initializers.items() if value.const_value}
 
 
-@pytest.mark.parametrize(("optimizer", "rate"), [("adam", 1e-2), ("sgd", 1e-2), ("lion", 1e-2)])
+@pytest.mark.parametrize(
+    ("optimizer", "rate"),
+    [
+        ("adam", 1e-2),
+        pytest.param("sgd", 1e-2, marks=pytest.mark.slow),
+        pytest.param("lion", 1e-2, marks=pytest.mark.slow),
+    ],
+)
 def test_training_loses_less_and_zeros_stay_zeros(optimizer: OptimizerName, rate: float) -> None:
     feeds, wanted = task()
     source = model()

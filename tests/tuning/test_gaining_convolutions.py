@@ -78,7 +78,7 @@ def test_without_nodes_of_ours_sparse_convolutions_alone_are_looked_at() -> None
     assert len(convolutions_of(module)) == 4
 
 
-@pytest.mark.parametrize("taps", [3, 5])
+@pytest.mark.parametrize("taps", [3, pytest.param(5, marks=pytest.mark.slow)])
 def test_results_hardly_change_and_are_those_of_the_function_in_the_file(taps: int, tmp_path: Path) -> None:
     model = mobile(20, 64, taps, has_stem=True)
     x = np.random.default_rng(1).standard_normal((4, 3, 20, 20), dtype=np.float32)

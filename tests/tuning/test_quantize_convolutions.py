@@ -70,7 +70,14 @@ def network(middle: str) -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize(("middle", "others"), [("sum", ""), ("sum of the input", ""), ("depthwise", " and 1 other")])
+@pytest.mark.parametrize(
+    ("middle", "others"),
+    [
+        pytest.param("sum", "", marks=pytest.mark.slow),
+        ("sum of the input", ""),
+        ("depthwise", " and 1 other"),
+    ],
+)
 def test_sums_and_poolings_and_depthwise_convolutions_pass_codes_on(middle: str, others: str, tmp_path: Path) -> None:
     model = network(middle)
     x = np.random.default_rng(1).standard_normal((6, 64, 16, 16), dtype=np.float32)

@@ -54,7 +54,7 @@ def test_a_search_says_that_it_began_with_the_learned_order() -> None:
 
 
 def test_training_is_repeatable_and_gains() -> None:
-    cases = [case_of(np.random.default_rng(number), (15, 25)) for number in range(6)]
+    cases = [case_of(np.random.default_rng(number), (10, 15)) for number in range(4)]
     few = trained(cases, 3, np.random.default_rng(0))
     assert np.array_equal(few, trained(cases, 3, np.random.default_rng(0)))
     assert text_of(few).count("\n    ") == FEATURES * NUMBERS
