@@ -29,8 +29,9 @@ from ..llvm.builder import (
     i64,
     reduce_loop,
 )
-from ..llvm.gather_scatter import BIT, gather, load_ints, splat_int
+from ..llvm.gather_scatter import gather, load_ints, splat_int
 from ..llvm.intrinsics import call_intrinsic
+from ..llvm.values import I1
 from ..llvm.vectors import FLOAT, Lanes, int_constants
 from ..quantized.byte_lanes import LOOK_UP, PLACING
 from ..quantized.rounding import Rounding
@@ -179,7 +180,7 @@ def _line_of_memory(builder: ir.IRBuilder) -> ir.Value:
 def _chosen(builder: ir.IRBuilder, masks: ir.Value, index: ir.Value) -> ir.Value:
     """Return 64 bits of a table as a vector."""
     bits = builder.load(builder.gep(masks, [index], source_etype=I64), typ=I64)
-    return builder.bitcast(bits, ir.VectorType(BIT, PIXELS))
+    return builder.bitcast(bits, ir.VectorType(I1, PIXELS))
 
 
 def clearing_lines(code: Code) -> ir.Function:

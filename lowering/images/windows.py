@@ -17,7 +17,7 @@ from ...dialect.attributes.activations import ActivationAttr
 from ...kernels.tile_widths import PIXELS
 from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import FLOAT_BYTES, I64, POINTER, Code, counted_loop, float_at, i64
-from ..llvm.gather_scatter import BIT
+from ..llvm.values import I1
 from ..llvm.vectors import FLOAT, Lanes
 from .geometry import PhaseTap
 
@@ -147,5 +147,5 @@ class _Windows:
         if len(loaded) == 1:
             return loaded[0]
         here = PIXELS - places[0][1]
-        chosen = ir.Constant(ir.VectorType(BIT, lanes.width), [int(lane < here) for lane in range(lanes.width)])
+        chosen = ir.Constant(ir.VectorType(I1, lanes.width), [int(lane < here) for lane in range(lanes.width)])
         return lanes.select(chosen, loaded[0], loaded[1])

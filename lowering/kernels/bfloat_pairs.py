@@ -20,7 +20,7 @@ from ...kernels.byte_lookup import VECTOR
 from ...kernels.formats.bfloat_pairs import MOST_INPUTS, STEP_INPUTS, TURNS
 from ...kernels.formats.bfloat_pairs import WIDTHS as COLUMNS
 from ..llvm.builder import Code
-from ..llvm.flow import call, fold, loop, room
+from ..llvm.flow import allocated, call, fold, loop
 from ..llvm.gather_scatter import splat_int
 from ..llvm.interleaving import interleaved
 from ..llvm.intrinsics import call_intrinsic
@@ -52,7 +52,7 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
         raise ValueError("kernel bfloat_pairs needs a CPU with avx512_bf16")
 
     def enter(groups: RowGroups, x: Floats, inputs: Number) -> Floats:
-        lines = room(x, _line_bytes(groups) * (MOST_INPUTS + 1))
+        lines = allocated(x, Bytes, _line_bytes(groups) * (MOST_INPUTS + 1), once=True)
         call(_rounding(code, groups.chunk.width, groups.chunk.vectors), x, lines, inputs)
         return lines.cast(Floats)
 
@@ -72,7 +72,7 @@ def _rounding(code: Code, width: int, vectors: int) -> ir.Function:
     def kernel(x: Floats, lines: Bytes, inputs: Number) -> None:
         builder, lanes = x.builder, code.lanes(x, LANES)
         for part in range(0, size, VECTOR):
-            builder.store(ir.Constant(WORDS, 0), lines.after(part).value, align=ALIGNMENT)
+            lines.after(part).store(ir.Constant(WORDS, 0), ALIGNMENT)
         order = int_constants([0, 4, 1, 5, 2, 6, 3, 7])
         with loop(inputs) as row:
             source = x.at(row * width)
@@ -82,7 +82,7 @@ def _rounding(code: Code, width: int, vectors: int) -> ir.Function:
                 low, high = (lanes.load(source.at(LANES * (2 * part + half)), VECTOR) for half in (0, 1))
                 fours = builder.bitcast(call_intrinsic(builder, ROUND, HALVES, [high, low]), FOURS)
                 made = builder.shuffle_vector(fours, fours, order)
-                builder.store(made, line.after(VECTOR * part).value, align=ALIGNMENT)
+                line.after(VECTOR * part).store(made, ALIGNMENT)
 
     return kernel
 
@@ -103,9 +103,7 @@ def _products(groups: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
             places = [work.offsets.at(words * STEP_INPUTS + (STEP_INPUTS * row + side)) for side in range(STEP_INPUTS)]
             pair = [lines.after(offset * unit) for offset in [place[0] for place in places]]
             for part in range(vectors // 2):
-                one, other = (
-                    builder.load(line.after(VECTOR * part).value, align=ALIGNMENT, typ=BYTES) for line in pair
-                )
+                one, other = (line.after(VECTOR * part).load(BYTES, ALIGNMENT) for line in pair)
                 # columns of one input next to those of the other one, and their products
                 for half in (0, 1):
                     pairs = builder.bitcast(interleaved(builder, one, other, 2, bool(half)), WORDS)

@@ -6,8 +6,9 @@ in the second-level cache. Activations are read feature-major, as in all tiles; 
 the rows that leave the tile. Registers: see `dense_blocks`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from llvmlite import ir
@@ -15,10 +16,11 @@ from llvmlite import ir
 from ...dialect.attributes.activations import ActivationAttr
 from ...kernels.formats.dense_outputs import BULK_ROWS, GROUP, PANEL, VECTORS
 from ...kernels.tile_widths import TILE_WIDTHS
-from ..llvm.builder import ALIGNMENT, I64, POINTER, Code, counted_loop, float_at, i64
+from ..llvm.builder import Code
+from ..llvm.flow import allocated, call, choose, loop, select, when
 from ..llvm.strided import Strided, StridedMap, emit_strided
 from ..llvm.transposition import rows_to_columns
-from ..llvm.vectors import FLOAT
+from ..llvm.values import Floats, Number, Truth
 from .dense_blocks import (
     UNROLL,
     BlockForm,
@@ -50,10 +52,11 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     """
     whole = emit_rows(code, form)
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        builder.call(whole, [*args, i64(form.width)])
+    @code.kernel(f"dense_outputs_{form.key}")
+    def kernel(x: Floats, y: Floats, weights: Floats, bias: Floats, inputs: Number, outputs: Number) -> None:
+        call(whole, x, y, weights, bias, inputs, outputs, form.width)
 
-    return code.function(f"dense_outputs_{form.key}", [POINTER] * 4 + [I64] * 2, body)
+    return kernel
 
 
 def emit_rows(code: Code, form: LinearForm) -> ir.Function:
@@ -64,10 +67,13 @@ def emit_rows(code: Code, form: LinearForm) -> ir.Function:
     """
     whole = _product(code, form, code.column_lanes(form.width) if form.width > 1 else 0)
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        builder.call(whole, [*args, i64(form.width), args[5]])
+    @code.kernel(f"dense_rows_{form.key}")
+    def kernel(
+        x: Floats, y: Floats, weights: Floats, bias: Floats, inputs: Number, outputs: Number, rows: Number
+    ) -> None:
+        call(whole, x, y, weights, bias, inputs, outputs, rows, form.width, outputs)
 
-    return code.function(f"dense_rows_{form.key}", [POINTER] * 4 + [I64] * 3, body)
+    return kernel
 
 
 def emit_leaving(code: Code, form: LinearForm) -> ir.Function:
@@ -78,11 +84,20 @@ def emit_leaving(code: Code, form: LinearForm) -> ir.Function:
     """
     whole = _product(code, form, 0)
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        *others, apart = args
-        builder.call(whole, [*others, i64(form.width), apart])
+    @code.kernel(f"dense_leaving_{form.key}")
+    def kernel(
+        x: Floats,
+        y: Floats,
+        weights: Floats,
+        bias: Floats,
+        inputs: Number,
+        outputs: Number,
+        rows: Number,
+        apart: Number,
+    ) -> None:
+        call(whole, x, y, weights, bias, inputs, outputs, rows, form.width, apart)
 
-    return code.function(f"dense_leaving_{form.key}", [POINTER] * 4 + [I64] * 4, body)
+    return kernel
 
 
 def _product(code: Code, form: LinearForm, column_lanes: int) -> ir.Function:
@@ -93,36 +108,45 @@ def _product(code: Code, form: LinearForm, column_lanes: int) -> ir.Function:
     if form.width > MOST_COLUMNS:
         raise ValueError(f"dense_outputs has code for up to {MOST_COLUMNS} batch columns, the tile has {form.width}")
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        aside = builder.alloca(ir.ArrayType(FLOAT, MOST_COLUMNS * GROUP))
-        aside.align = ALIGNMENT
-        x, y, weights, bias, inputs, outputs, rows, columns, y_stride = args
+    @code.kernel(f"dense_product_{column_lanes or 'rows'}_{activation_key(form.activation)}")
+    def kernel(
+        x: Floats,
+        y: Floats,
+        weights: Floats,
+        bias: Floats,
+        inputs: Number,
+        outputs: Number,
+        rows: Number,
+        columns: Number,
+        y_stride: Number,
+    ) -> None:
+        aside = allocated(x, Floats, MOST_COLUMNS * GROUP)
         operands = _Operands(x, y, weights, bias, inputs, outputs, rows, columns, y_stride, aside)
-        product = _Product(code, builder, form.activation, column_lanes, operands)
-        panels = builder.sdiv(builder.add(product.operands.outputs, i64(PANEL - 1)), i64(PANEL))
-        grouped = builder.mul(builder.sdiv(panels, i64(PANELS_AT_ONCE)), i64(PANELS_AT_ONCE))
-        with counted_loop(builder, grouped, PANELS_AT_ONCE) as panel:
+        product = _Product(code, form.activation, column_lanes, operands)
+        # groups of panels, then single ones
+        panels = (outputs + (PANEL - 1)).quotient(PANEL)
+        grouped = panels.quotient(PANELS_AT_ONCE) * PANELS_AT_ONCE
+        with loop(grouped, PANELS_AT_ONCE) as panel:
             product.emit(panel, PANELS_AT_ONCE)
-        with counted_loop(builder, builder.sub(panels, grouped)) as further:
-            product.emit(builder.add(grouped, further), 1)
+        with loop(panels - grouped) as further:
+            product.emit(grouped + further, 1)
 
-    name = f"dense_product_{column_lanes or 'rows'}_{activation_key(form.activation)}"
-    return code.function(name, [POINTER] * 4 + [I64] * 5, body)
+    return kernel
 
 
 class _Operands(NamedTuple):
     """Arguments of a product, and memory for sums [rows][outputs of a group]; strides are in values."""
 
-    x: ir.Value
-    y: ir.Value
-    weights: ir.Value
-    bias: ir.Value
-    inputs: ir.Value
-    outputs: ir.Value
-    rows: ir.Value
-    columns: ir.Value
-    y_stride: ir.Value
-    aside: ir.Value
+    x: Floats
+    y: Floats
+    weights: Floats
+    bias: Floats
+    inputs: Number
+    outputs: Number
+    rows: Number
+    columns: Number
+    y_stride: Number
+    aside: Floats
 
 
 class _Sums(NamedTuple):
@@ -135,19 +159,19 @@ class _Sums(NamedTuple):
 class _Inputs(NamedTuple):
     """A chunk of inputs: the first one, their number, and whether they are the last ones."""
 
-    first: ir.Value
-    number: ir.Value
-    are_last: ir.Value
+    first: Number
+    number: Number
+    are_last: Truth
 
 
 class _BlockRows(NamedTuple):
     """The operands of some rows: their activations, sums, initial sums, the panels of weights, and their number."""
 
-    x: ir.Value
+    x: Floats
     y: Rows
     initial: Rows
     weights: Rows
-    rows: ir.Value
+    rows: Number
 
 
 @dataclass(frozen=True)
@@ -155,125 +179,112 @@ class _Product:
     """The code of some panels for all rows."""
 
     code: Code
-    builder: ir.IRBuilder
     activation: ActivationAttr | None
     column_lanes: int
     """Columns of a vector where results are columns, 0 where they are rows."""
     operands: _Operands
 
-    def emit(self, panel: ir.Value, count: int) -> None:
+    def emit(self, panel: Number, count: int) -> None:
         """Emit `count` panels from `panel` on: where they are whole right into y, else by way of other memory."""
-        builder, operands, column_lanes = self.builder, self.operands, self.column_lanes
-        first, aside = builder.mul(panel, i64(PANEL)), Rows(operands.aside, i64(GROUP))
-        features = _least(builder, builder.sub(operands.outputs, first), i64(PANEL * count))
+        operands, column_lanes = self.operands, self.column_lanes
+        first, aside = panel * PANEL, Rows(operands.aside, panel.constant(GROUP))
+        features = (operands.outputs - first).smaller(PANEL * count)
         if column_lanes:
             self._emit_chunks(panel, count, aside)
-            target = float_at(builder, operands.y, builder.mul(first, operands.columns))
-            arguments = [operands.aside, target, i64(GROUP), features, operands.rows, operands.columns]
-            builder.call(rows_to_columns(self.code, column_lanes), arguments)
+            target = operands.y.at(first * operands.columns)
+            to_columns = rows_to_columns(self.code, column_lanes)
+            call(to_columns, operands.aside, target, GROUP, features, operands.rows, operands.columns)
             return
-        target = float_at(builder, operands.y, first)
-        whole = builder.icmp_signed("==", features, i64(PANEL * count))
-        pairs = zip((target, operands.y_stride), aside, strict=True)
-        self._emit_chunks(panel, count, Rows(*(builder.select(whole, *pair) for pair in pairs)))
-        with builder.if_then(builder.not_(whole)):
-            copy = StridedMap(Strided(target, (operands.y_stride, 1)), [Strided(operands.aside, (i64(GROUP), 1))])
-            emit_strided(self.code, builder, [operands.rows, features], copy)
+        y = Rows(operands.y.at(first), operands.y_stride)
+        whole = features == PANEL * count
+        self._emit_chunks(panel, count, select(whole, y, aside))
+        with when(~whole):
+            copy = StridedMap(Strided(y.address, (y.stride, 1)), [Strided(aside.address, (aside.stride, 1))])
+            emit_strided(self.code, [operands.rows, features], copy)
 
-    def _emit_chunks(self, panel: ir.Value, count: int, target: Rows) -> None:
+    def _emit_chunks(self, panel: Number, count: int, target: Rows) -> None:
         """Emit all inputs, a chunk after the other; a layer without inputs has an empty one."""
-        builder, inputs = self.builder, self.operands.inputs
-        biases = float_at(builder, self.operands.bias, builder.mul(panel, i64(PANEL)))
-        few = builder.icmp_signed("<=", inputs, i64(FEW_INPUTS))
-        size = builder.select(few, i64(FEW_INPUTS), i64(CHUNK))
-        chunks = builder.add(builder.sdiv(builder.sub(inputs, i64(1)), size), i64(1))
-        with counted_loop(builder, chunks) as number:
-            first = builder.mul(number, size)
-            is_first, left = builder.icmp_signed("==", first, i64(0)), builder.sub(inputs, first)
-            chunk = _least(builder, left, size)
-            pairs = zip((biases, i64(0)), target, strict=True)
-            sums = _Sums(target, Rows(*(builder.select(is_first, *pair) for pair in pairs)))
-            inputs_of_chunk = _Inputs(first, chunk, builder.icmp_signed("==", left, chunk))
-            self._emit_rows(panel, count, inputs_of_chunk, sums)
+        inputs, biases = self.operands.inputs, self.operands.bias.at(panel * PANEL)
+        size = select(inputs <= FEW_INPUTS, FEW_INPUTS, CHUNK)
+        chunks = (inputs - 1).quotient(size) + 1
+        with loop(chunks) as number:
+            # the sums of the first chunk come from the bias, those of others from where the one before has put them
+            first = number * size
+            is_first, left = first == 0, inputs - first
+            chunk = left.smaller(size)
+            sums = _Sums(target, select(is_first, Rows(biases, first.constant(0)), target))
+            self._emit_rows(panel, count, _Inputs(first, chunk, left == chunk), sums)
 
-    def _emit_rows(self, panel: ir.Value, count: int, inputs: _Inputs, sums: _Sums) -> None:
+    def _emit_rows(self, panel: Number, count: int, inputs: _Inputs, sums: _Sums) -> None:
         """Emit a chunk for all rows, in blocks."""
-        builder, operands = self.builder, self.operands
-        lanes = self.code.target.lanes
-        apart = builder.mul(operands.inputs, i64(PANEL))
-        entry = builder.add(builder.mul(panel, operands.inputs), inputs.first)
-        weights = float_at(builder, operands.weights, builder.mul(entry, i64(PANEL)))
-        column = float_at(builder, operands.x, builder.mul(inputs.first, operands.columns))
-        few = builder.icmp_signed("<=", operands.rows, i64(max(VECTORS[lanes])))
-        bulk = i64(BULK_ROWS[lanes])
-        needed = builder.sdiv(builder.add(operands.rows, builder.sub(bulk, i64(1))), bulk)
-        blocks = builder.select(few, i64(1), needed)
+        operands, lanes = self.operands, self.code.target.lanes
+        apart = operands.inputs * PANEL
+        entry = panel * operands.inputs + inputs.first
+        weights = operands.weights.at(entry * PANEL)
+        column = operands.x.at(inputs.first * operands.columns)
+        few = operands.rows <= max(VECTORS[lanes])
+        bulk = BULK_ROWS[lanes]
+        needed = (operands.rows + (bulk - 1)).quotient(bulk)
+        blocks = select(few, 1, needed)
         # the last two are about equal, so that none has few rows; only the last one may repeat a row
-        whole = builder.select(few, i64(0), builder.sub(blocks, i64(2)))
-        rest = builder.sub(operands.rows, builder.mul(whole, bulk))
-        half = builder.mul(builder.sdiv(builder.add(rest, i64(3)), i64(4)), i64(2))
-        half = builder.select(few, i64(0), half)
-        with counted_loop(builder, blocks) as block:
-            is_last = builder.icmp_signed("==", block, builder.sub(blocks, i64(1)))
-            row = builder.mul(_least(builder, block, whole), bulk)
-            row = builder.add(row, builder.select(is_last, half, i64(0)))
-            rows = builder.select(is_last, builder.sub(operands.rows, row), half)
-            rows = builder.select(builder.icmp_signed("<", block, whole), bulk, rows)
-            y, initial = (buffer._replace(address=buffer.at(builder, row)) for buffer in sums)
-            some = _BlockRows(float_at(builder, column, row), y, initial, Rows(weights, apart), rows)
+        whole = select(few, 0, blocks - 2)
+        rest = operands.rows - whole * bulk
+        half = select(few, 0, (rest + 3).quotient(4) * 2)
+        with loop(blocks) as block:
+            is_last = block == blocks - 1
+            row = block.smaller(whole) * bulk
+            row = row + select(is_last, half, 0)
+            rows = select(is_last, operands.rows - row, half)
+            rows = select(block < whole, bulk, rows)
+            y, initial = (buffer._replace(address=buffer.at(row)) for buffer in sums)
+            some = _BlockRows(column.at(row), y, initial, Rows(weights, apart), rows)
             self._emit_choice(count, some, inputs.number)
             self._emit_end(count, some, inputs)
 
-    def _emit_choice(self, count: int, some: _BlockRows, inputs: ir.Value) -> None:
+    def _emit_choice(self, count: int, some: _BlockRows, inputs: Number) -> None:
         """Emit the call of the least block for a number of rows that only the call knows."""
-        builder, lanes = self.builder, self.code.target.lanes
-        done = builder.append_basic_block("done")
-        choice, fewer = builder.switch(some.rows, done), 0
-        for rows in VECTORS[lanes]:
-            case = builder.append_basic_block(f"rows{rows}")
-            for number in range(fewer, rows):
-                choice.add_case(i64(number + 1), case)
-            fewer = rows
-            builder.position_at_end(case)
-            at_once = min(count, panels_at_once(lanes, rows))
-            function = dense_block(self.code, BlockForm(rows, at_once))
-            with counted_loop(builder, i64(count), at_once) as panel:
-                output = builder.mul(panel, i64(PANEL))
-                y, initial = (float_at(builder, buffer.address, output) for buffer in (some.y, some.initial))
-                strides = [self.operands.columns, some.y.stride, some.initial.stride]
-                numbers = [builder.sub(some.rows, i64(1)), *strides, inputs, some.weights.stride]
-                builder.call(function, [some.x, y, some.weights.at(builder, panel), initial, *numbers])
-            builder.branch(done)
-        builder.position_at_end(done)
+        sizes = list(VECTORS[self.code.target.lanes])
+        choose(
+            some.rows,
+            (
+                (f"rows{rows}", range(fewer + 1, rows + 1), partial(self._emit_block, count, some, inputs, rows))
+                for fewer, rows in pairwise([0, *sizes])
+            ),
+        )
+
+    def _emit_block(self, count: int, some: _BlockRows, inputs: Number, rows: int) -> None:
+        """Emit the calls of the block of `rows` rows for some panels."""
+        at_once = min(count, panels_at_once(self.code.target.lanes, rows))
+        function = dense_block(self.code, BlockForm(rows, at_once))
+        with loop(inputs.constant(count), at_once) as panel:
+            output = panel * PANEL
+            y, initial = some.y.address.at(output), some.initial.address.at(output)
+            strides = self.operands.columns, some.y.stride, some.initial.stride
+            numbers = some.rows - 1, *strides, inputs, some.weights.stride
+            call(function, some.x, y, some.weights.at(panel), initial, *numbers)
 
     def _emit_end(self, count: int, some: _BlockRows, inputs: _Inputs) -> None:
         """Emit the last one of an odd number of inputs, and the activation of complete sums, just after their block."""
-        builder, y = self.builder, some.y
-        even = builder.mul(builder.sdiv(inputs.number, i64(UNROLL)), i64(UNROLL))
-        with builder.if_then(builder.icmp_signed("<", even, inputs.number)):
-            x = float_at(builder, some.x, builder.mul(even, self.operands.columns))
-            weights = float_at(builder, some.weights.address, builder.mul(even, i64(PANEL)))
-            arguments = [x, y.address, weights, y.stride, some.weights.stride, some.rows, i64(count)]
-            builder.call(dense_input(self.code), arguments)
+        y = some.y
+        even = inputs.number.quotient(UNROLL) * UNROLL
+        with when(even < inputs.number):
+            x = some.x.at(even * self.operands.columns)
+            weights = some.weights.address.at(even * PANEL)
+            call(dense_input(self.code), x, y.address, weights, y.stride, some.weights.stride, some.rows, count)
         if self.activation is not None:
-            with builder.if_then(inputs.are_last):
-                arguments = [y.address, y.stride, some.rows, i64(PANEL * count)]
-                builder.call(_activate(self.code, self.activation), arguments)
-
-
-def _least(builder: ir.IRBuilder, left: ir.Value, right: ir.Value) -> ir.Value:
-    return builder.select(builder.icmp_signed("<", left, right), left, right)
+            with when(inputs.are_last):
+                call(_activate(self.code, self.activation), *y, some.rows, PANEL * count)
 
 
 def _activate(code: Code, activation: ActivationAttr) -> ir.Function:
     """Return `void (y, stride, rows, outputs)`, in place; outputs are whole panels."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        y, stride, rows, outputs = args
-        lanes = code.lanes(builder)
-        with counted_loop(builder, rows) as row, counted_loop(builder, outputs, lanes.width) as output:
-            address = float_at(builder, y, builder.add(builder.mul(row, stride), output))
+    @code.kernel(f"dense_activation_{activation_key(activation)}")
+    def kernel(y: Floats, stride: Number, rows: Number, outputs: Number) -> None:
+        lanes = code.lanes(y)
+        with loop(rows) as row, loop(outputs, lanes.width) as output:
+            address = y.at(row * stride + output)
             (result,) = activated(lanes, activation, [lanes.load(address)])
             lanes.store(result, address)
 
-    return code.function(f"dense_activation_{activation_key(activation)}", [POINTER, I64, I64, I64], body)
+    return kernel

@@ -23,9 +23,11 @@ from llvmlite import ir
 
 from ...kernels.formats.permute_lookup import FIELD_BITS, UNIT
 from ...kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
-from ..llvm.builder import I32, I64, POINTER, Code, byte_at, float_at, i64, reduce_loop
+from ..llvm.builder import Code
+from ..llvm.flow import allocated, fold, loop, select, when
 from ..llvm.gather_scatter import gather, load_ints, scatter_rows, splat_int
-from ..llvm.vectors import FLOAT, Lanes, int_constants
+from ..llvm.values import FLOAT, FLOAT_BYTES, Floats, Index, Ints, Number, Truth
+from ..llvm.vectors import Lanes, int_constants
 from .kernel_form import LinearForm, activated
 
 HEAD_WORDS = 2 * PANEL_ROWS
@@ -33,8 +35,7 @@ HEAD_WORDS = 2 * PANEL_ROWS
 
 _UNIT_VECTOR = ir.VectorType(FLOAT, UNIT)
 
-State = list[ir.Value]
-"""Values that a loop carries: the sums, the blocks in registers, and at the end where the next weights are."""
+Vectors = list[ir.Value]
 
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
@@ -46,58 +47,79 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     if form.width != 1:
         raise ValueError(f"permute_lookup has code for tiles of 1 batch column, the tile has {form.width}")
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, y, sizes, *starts = args[:6]
-        x = _with_transposed(code, builder, x, sizes, args[-2])
-        panels = builder.sdiv(builder.add(args[-1], i64(PANEL_ROWS - 1)), i64(PANEL_ROWS))
+    @code.kernel(f"permute_lookup_{form.key}")
+    def kernel(
+        x: Floats,
+        y: Floats,
+        sizes: Ints,
+        sequences: Ints,
+        words: Ints,
+        weights: Floats,
+        inputs: Number,
+        outputs: Number,
+    ) -> None:
+        x = _with_transposed(code, x, sizes, inputs)
 
-        def panel(index: ir.Value, addresses: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            pair = [builder.add(builder.mul(index, i64(2)), i64(2 + part)) for part in range(2)]
-            counts = [builder.zext(builder.load(float_at(builder, sizes, entry), typ=I32), I64) for entry in pair]
-            sequence, words, weights = addresses
-            return _Panel(code, builder, x, y, sequence, words).emit(counts, form, weights)
+        def panel(index: Number, at: Packed) -> Packed:
+            return _Panel(code, x, y, at).emit(panel_counts(sizes, index), form)
 
-        reduce_loop(builder, panels, starts, panel)
+        panels = (outputs + (PANEL_ROWS - 1)).quotient(PANEL_ROWS)
+        fold(panels, Packed(sequences, words, weights), panel)
 
-    return code.function(f"permute_lookup_{form.key}", [POINTER] * 6 + [I64, I64], body)
+    return kernel
 
 
-def _with_transposed(code: Code, builder: ir.IRBuilder, x: ir.Value, sizes: ir.Value, inputs: ir.Value) -> ir.Value:
+class Packed(NamedTuple):
+    """Where a panel begins: the blocks of its sequence, its words (biases, rows, indices), its weights."""
+
+    sequence: Ints
+    words: Ints
+    weights: Floats
+
+
+class Counts(NamedTuple):
+    """The chunks of a panel's sequence, and the gathers of what is left over."""
+
+    chunks: Number
+    gathers: Number
+
+
+def panel_counts(sizes: Ints, panel: Number) -> Counts:
+    """Return the counts of a panel; two words of the whole layer are before them."""
+    entries = [panel * 2 + (2 + part) for part in range(2)]
+    return Counts(*(sizes[entry] for entry in entries))
+
+
+def groups_to_transpose(sizes: Ints, inputs: Number) -> tuple[Truth, Number]:
+    """Return whether panels read x and x transposed, as the sizes say, and the groups of blocks that these take."""
+    is_transposed = sizes.narrow(0) != 0
+    groups = (inputs + (UNIT * BLOCK - 1)).quotient(UNIT * BLOCK)
+    return is_transposed, select(is_transposed, groups, 0)
+
+
+def _with_transposed(code: Code, x: Floats, sizes: Ints, inputs: Number) -> Floats:
     """Return where the panels find their blocks: x, or a copy that x transposed follows, as the sizes say."""
-    is_transposed = builder.icmp_signed("!=", builder.load(sizes, typ=I32), ir.Constant(I32, 0))
-    groups = builder.sdiv(builder.add(inputs, i64(UNIT * BLOCK - 1)), i64(UNIT * BLOCK))
-    room = builder.alloca(ir.ArrayType(FLOAT, 2 * UNIT * BLOCK), builder.select(is_transposed, groups, i64(0)))
-    room.align = 4 * BLOCK
-    # llvmlite types what is allocated by its contents, and then refuses vectors of them
-    copy = builder.inttoptr(builder.ptrtoint(room, I64), POINTER)
-    with builder.if_then(is_transposed):
-        copy_with_transposed(code, builder, x, copy, inputs)
-    return builder.select(is_transposed, copy, x)
+    is_transposed, groups = groups_to_transpose(sizes, inputs)
+    copy = allocated(x, Floats, 2 * UNIT * BLOCK, times=groups)
+    with when(is_transposed):
+        copy_with_transposed(code, x, copy, inputs)
+    return select(is_transposed, copy, x)
 
 
-def copy_with_transposed(code: Code, builder: ir.IRBuilder, x: ir.Value, copy: ir.Value, inputs: ir.Value) -> None:
+def copy_with_transposed(code: Code, x: Floats, copy: Floats, inputs: Number) -> None:
     """Emit the copy of x, and behind it x transposed, as the format says."""
-    lanes = Lanes(builder, code.target, BLOCK)
-    blocks = builder.sdiv(builder.add(inputs, i64(BLOCK - 1)), i64(BLOCK))
-    groups = builder.sdiv(builder.add(blocks, i64(UNIT - 1)), i64(UNIT))
-
-    def copied(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        start = builder.mul(index, i64(BLOCK))
-        lanes.store(lanes.load(float_at(builder, x, start)), float_at(builder, copy, start), 4 * BLOCK)
-        return []
-
-    def transposed(index: ir.Value, _: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        units = [
-            builder.load(float_at(builder, copy, builder.mul(unit, i64(UNIT))), align=4 * UNIT, typ=_UNIT_VECTOR)
-            for unit in [builder.add(index, builder.mul(groups, i64(number))) for number in range(BLOCK)]
-        ]
-        behind = float_at(builder, copy, builder.mul(builder.add(groups, index), i64(UNIT * BLOCK)))
-        for number, value in enumerate(_transposed_units(builder, units)):
-            lanes.store(value, float_at(builder, behind, i64(number * BLOCK)), 4 * BLOCK)
-        return []
-
-    reduce_loop(builder, blocks, [], copied)
-    reduce_loop(builder, groups, [], transposed)
+    lanes = code.lanes(x, BLOCK)
+    blocks = (inputs + (BLOCK - 1)).quotient(BLOCK)
+    groups = (blocks + (UNIT - 1)).quotient(UNIT)
+    with loop(blocks) as index:
+        start = index * BLOCK
+        lanes.store(lanes.load(x.at(start)), copy.at(start), FLOAT_BYTES * BLOCK)
+    with loop(groups) as index:
+        # a unit of 4 inputs from each of 16 places, a group apart
+        places = [index + groups * number for number in range(BLOCK)]
+        units = [copy.at(place * UNIT).load(_UNIT_VECTOR, FLOAT_BYTES * UNIT) for place in places]
+        behind = copy.at((groups + index) * (UNIT * BLOCK))
+        lanes.put(behind, _transposed_units(x.builder, units))
 
 
 def _transposed_units(builder: ir.IRBuilder, units: Sequence[ir.Value]) -> list[ir.Value]:
@@ -130,126 +152,127 @@ class _Blocks(NamedTuple):
     odd: ir.Value
 
 
+class _Steps(NamedTuple):
+    """State between steps: the sums of even and of odd steps, the block in a register if any, the next weights."""
+
+    sums: tuple[Vectors, Vectors]
+    present: Vectors
+    weights: Floats
+
+
 @dataclass(frozen=True)
 class _Panel:
-    """One panel: x and y, its sequence and its words."""
+    """One panel: x, y and the place of the panel."""
 
     code: Code
-    builder: ir.IRBuilder
-    x: ir.Value
-    y: ir.Value
-    sequence: ir.Value
-    words: ir.Value
+    x: Floats
+    y: Floats
+    at: Packed
 
-    def emit(self, counts: Sequence[ir.Value], form: LinearForm, weights: ir.Value) -> State:
-        """Emit the panel with its [chunks, gathers]; returns where the next one's sequence, words and weights begin."""
-        builder, lanes, words = self.builder, self.lanes, self.words
+    def emit(self, counts: Counts, form: LinearForm) -> Packed:
+        """Emit the panel; returns where the next one begins."""
+        lanes, words, after = self.lanes, self.at.words, self.at.weights
         # all rows at once where there are registers for their sums, else the sequence once for each vector of rows
         at_once = PANEL_ROWS // lanes.width if self.in_registers else 1
-        after: State = []
         for first in range(0, PANEL_ROWS, at_once * lanes.width):
             rows = [first + index * lanes.width for index in range(at_once)]
-            state = [lanes.load(float_at(builder, words, i64(row)), 4 * lanes.width) for row in rows]
-            state = self._emit_chunks(counts[0], rows, [*state, weights])
-            state = self._emit_gathers(counts, rows, state)
-            for row, value in zip(rows, activated(lanes, form.activation, state[:at_once]), strict=True):
-                numbers = load_ints(lanes, float_at(builder, words, i64(PANEL_ROWS + row)))
-                scatter_rows(lanes, value, self.y, numbers)
-            after = state[at_once:]
-        steps = builder.add(builder.mul(counts[0], i64(CHUNK_STEPS)), i64(1))
-        lines = builder.mul(builder.add(counts[0], counts[1]), i64(PANEL_ROWS))
-        return [float_at(builder, self.sequence, steps), self._line(lines), *after]
+            biases = [lanes.load(words.at(row).cast(Floats), FLOAT_BYTES * lanes.width) for row in rows]
+            sums, after = self._emit_gathers(counts, rows, *self._emit_chunks(counts.chunks, rows, biases))
+            for row, value in zip(rows, activated(lanes, form.activation, sums), strict=True):
+                scatter_rows(lanes, value, self.y, load_ints(lanes, words.at(PANEL_ROWS + row)))
+        steps = counts.chunks * CHUNK_STEPS + 1
+        lines = (counts.chunks + counts.gathers) * PANEL_ROWS
+        return Packed(self.at.sequence.at(steps), self._line(lines), after)
 
     @property
     def lanes(self) -> Lanes:
         """Vectors of rows."""
-        return self.code.lanes(self.builder)
+        return self.code.lanes(self.x)
 
     @property
     def in_registers(self) -> bool:
         """Whether values are looked up in registers; else they are gathered where a look-up would find them."""
         return self.code.target.has_avx512
 
-    def _emit_chunks(self, count: ir.Value, rows: Sequence[int], state: State) -> State:
-        """Emit all steps of the sequence for vectors of rows; the state is their sums, and the weights."""
-        lanes, groups = self.lanes, len(rows)
-        # odd steps have sums of their own, as two chains of multiply-adds hide each other's latency
-        sums = [*state[:groups], *[lanes.splat(0.0)] * groups]
-        present = [self._block(i64(0))] if self.in_registers else []
-
-        def chunk(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            following, block, weights = list(carried[: 2 * groups]), carried[2 * groups], carried[-1]
-            line = self._line(self.builder.mul(index, i64(PANEL_ROWS)))
-            indices = [load_ints(lanes, float_at(self.builder, line, i64(row)), 4 * lanes.width) for row in rows]
-            position = self.builder.mul(index, i64(CHUNK_STEPS))
-            for step in range(CHUNK_STEPS):
-                blocks, block = self._blocks(position, step, block)
-                for group, weight in enumerate(self._weights(weights, rows)):
-                    value = self._look_up(blocks, self.builder.lshr(indices[group], lanes.ints(FIELD_BITS * step)))
-                    target = step % 2 * groups + group
-                    following[target] = lanes.fma(value, weight, following[target])
-                weights = float_at(self.builder, weights, i64(PANEL_ROWS))
-            return [*following, *([block] if present else []), weights]
-
-        initial = [*sums, *present, state[groups]]
-        results = reduce_loop(self.builder, count, initial, chunk)
-        totals = [lanes.add(results[group], results[groups + group]) for group in range(groups)]
-        return [*totals, results[-1]]
-
-    def _emit_gathers(self, counts: Sequence[ir.Value], rows: Sequence[int], state: State) -> State:
-        """Emit what the sequence left over."""
-        lanes, groups = self.lanes, len(rows)
-        first = self._line(self.builder.mul(counts[0], i64(PANEL_ROWS)))
-
-        def step(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-            weights = carried[groups]
-            line = float_at(self.builder, first, self.builder.mul(index, i64(PANEL_ROWS)))
-            following: State = []
-            for row, weight, total in zip(rows, self._weights(weights, rows), carried, strict=False):
-                inputs = load_ints(lanes, float_at(self.builder, line, i64(row)), 4 * lanes.width)
-                following.append(lanes.fma(gather(lanes, self.x, inputs), weight, total))
-            return [*following, float_at(self.builder, weights, i64(PANEL_ROWS))]
-
-        return reduce_loop(self.builder, counts[1], state, step)
-
-    def _weights(self, line: ir.Value, rows: Sequence[int]) -> list[ir.Value]:
-        """Return the weights of a line for some vectors of rows, given by the first row of each."""
+    def _emit_chunks(self, count: Number, rows: Sequence[int], biases: Vectors) -> tuple[Vectors, Floats]:
+        """Emit all steps of the sequence for vectors of rows; returns the sums, and where the next weights are."""
         lanes = self.lanes
-        return [lanes.load(float_at(self.builder, line, i64(row)), 4 * lanes.width) for row in rows]
 
-    def _line(self, words: ir.Value) -> ir.Value:
+        def chunk(index: Number, now: _Steps) -> _Steps:
+            sums, present, weights = [[*one] for one in now.sums], now.present, now.weights
+            # a word of each row holds the indices of all steps of the chunk
+            line = self._line(index * PANEL_ROWS)
+            indices = [load_ints(lanes, line.at(row), FLOAT_BYTES * lanes.width) for row in rows]
+            position = index * CHUNK_STEPS
+            for step in range(CHUNK_STEPS):
+                blocks, present = self._blocks(position, step, present)
+                for group, weight in enumerate(self._weights(weights, rows)):
+                    field = lanes.builder.lshr(indices[group], lanes.ints(FIELD_BITS * step))
+                    value = self._look_up(blocks, field)
+                    sums[step % 2][group] = lanes.fma(value, weight, sums[step % 2][group])
+                weights = weights.at(PANEL_ROWS)
+            return _Steps((sums[0], sums[1]), present if self.in_registers else [], weights)
+
+        # odd steps have sums of their own, as two chains of multiply-adds hide each other's latency
+        zeros = [lanes.splat(0.0) for _ in rows]
+        present = [self._block(0)] if self.in_registers else []
+        after = fold(count, _Steps((biases, zeros), present, self.at.weights), chunk)
+        return [lanes.add(even, odd) for even, odd in zip(*after.sums, strict=True)], after.weights
+
+    def _emit_gathers(
+        self, counts: Counts, rows: Sequence[int], sums: Vectors, weights: Floats
+    ) -> tuple[Vectors, Floats]:
+        """Emit what the sequence left over."""
+        lanes, first = self.lanes, self._line(counts.chunks * PANEL_ROWS)
+
+        def step(index: Number, now: tuple[Vectors, Floats]) -> tuple[Vectors, Floats]:
+            sums, weights = now
+            line, following = first.at(index * PANEL_ROWS), Vectors()
+            for row, weight, total in zip(rows, self._weights(weights, rows), sums, strict=True):
+                inputs = load_ints(lanes, line.at(row), FLOAT_BYTES * lanes.width)
+                following.append(lanes.fma(gather(lanes, self.x, inputs), weight, total))
+            return following, weights.at(PANEL_ROWS)
+
+        return fold(counts.gathers, (sums, weights), step)
+
+    def _weights(self, line: Floats, rows: Sequence[int]) -> Vectors:
+        """Return the weights of a line for some vectors of rows, given by the first row of each."""
+        return [self.lanes.load(line.at(row), FLOAT_BYTES * self.lanes.width) for row in rows]
+
+    def _line(self, words: Number) -> Ints:
         """Return the address some words after the head."""
-        return float_at(self.builder, float_at(self.builder, self.words, i64(HEAD_WORDS)), words)
+        return self.at.words.at(HEAD_WORDS).at(words)
 
-    def _blocks(self, position: ir.Value, step: int, present: ir.Value) -> tuple[_Blocks, ir.Value]:
+    def _blocks(self, position: Number, step: int, present: Vectors) -> tuple[_Blocks, Vectors]:
         """Return the blocks of a step, and the one it goes to.
 
         A block is a register, or the first of its inputs where values are not looked up in registers.
         """
-        after = self.builder.add(position, i64(step + 1))
+        after = position + (step + 1)
         if self.in_registers:
             there = self._block(after)
         else:
-            present = self._first_input(self.builder.add(position, i64(step)))
+            present = [self._first_input(position + step)]
             there = self._first_input(after)
-        return (_Blocks(present, there) if step % 2 == 0 else _Blocks(there, present)), there
+        return (_Blocks(present[0], there) if step % 2 == 0 else _Blocks(there, present[0])), [there]
 
-    def _offset(self, position: ir.Value) -> ir.Value:
-        return self.builder.load(float_at(self.builder, self.sequence, position), typ=I32)
+    def _block(self, position: Index) -> ir.Value:
+        return self.lanes.load(self.x.after(self.at.sequence[position]), FLOAT_BYTES * BLOCK)
 
-    def _block(self, position: ir.Value) -> ir.Value:
-        address = byte_at(self.builder, self.x, self.builder.zext(self._offset(position), I64))
-        return self.lanes.load(address, 4 * BLOCK)
-
-    def _first_input(self, position: ir.Value) -> ir.Value:
-        return splat_int(self.lanes, self.builder.lshr(self._offset(position), ir.Constant(I32, 2)))
+    def _first_input(self, position: Number) -> ir.Value:
+        return splat_int(self.lanes, (self.at.sequence.narrow(position) >> 2).value)
 
     def _look_up(self, blocks: _Blocks, indices: ir.Value) -> ir.Value:
         """Return the value of each row, where its lowest bits say which one of the two blocks it is."""
-        builder, lanes = self.builder, self.lanes
+        lanes, (even, odd) = self.lanes, blocks
         if self.in_registers:
-            return lanes.permuted(blocks.even, blocks.odd, indices)
-        in_odd = builder.icmp_signed("!=", builder.and_(indices, lanes.ints(BLOCK)), lanes.ints(0))
-        first = builder.select(in_odd, blocks.odd, blocks.even)
-        inputs = builder.add(first, builder.and_(indices, lanes.ints(BLOCK - 1)))
-        return gather(lanes, self.x, inputs)
+            return lanes.permuted(even, odd, indices)
+        return gather(lanes, self.x, place_in_blocks(lanes, even, odd, indices))
+
+
+def place_in_blocks(lanes: Lanes, even: ir.Value, odd: ir.Value, indices: ir.Value) -> ir.Value:
+    """Return the input of each lane: its lowest bits say which of the blocks from `even` and `odd` on it is in."""
+    builder = lanes.builder
+    in_odd = builder.icmp_signed("!=", builder.and_(indices, lanes.ints(BLOCK)), lanes.ints(0))
+    first = builder.select(in_odd, odd, even)
+    return builder.add(first, builder.and_(indices, lanes.ints(BLOCK - 1)))

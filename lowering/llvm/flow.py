@@ -5,15 +5,16 @@ named tuple of such, nested as one likes: what comes out has the form of what go
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypeVar, cast, overload
+from contextlib import contextmanager, nullcontext
+from typing import Any, TypeVar, cast, overload
 
 from llvmlite import ir
 
 from .builder import counted_loop, reduce_loop
-from .values import ALIGNMENT, BYTE, Bytes, Number, Truth, Value, i64, operands
+from .values import ALIGNMENT, POINTER, Number, Pointer, Truth, Value, i64, operands
 
 State = TypeVar("State")
+P = TypeVar("P", bound=Pointer[Any])
 
 
 def leaves(state: object) -> list[ir.Value]:
@@ -60,6 +61,15 @@ def when(condition: Truth, *, likely: bool | None = None) -> Generator[None]:
     """Emit what is done where a condition holds."""
     with condition.builder.if_then(condition.value, likely=likely):
         yield
+
+
+def branch(condition: Truth, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+    """Emit one of two effects."""
+    with condition.builder.if_else(condition.value) as (yes, no):
+        with yes:
+            then()
+        with no:
+            otherwise()
 
 
 def either(condition: Truth, then: Callable[[], State], otherwise: Callable[[], State]) -> State:
@@ -166,9 +176,15 @@ def call(function: ir.Function, *arguments: Value | ir.Value | int) -> None:
     builder.call(function, operands(arguments))
 
 
-def room(place: Value, size: int) -> Bytes:
-    """Return so many bytes on the stack, at a whole cache line; they are the same each time the place is passed."""
-    with place.builder.goto_entry_block():
-        memory = place.builder.alloca(BYTE, i64(size))
+def allocated(place: Value, kind: type[P], count: int, *, times: Number | None = None, once: bool = False) -> P:
+    """Return `count` elements on the stack from a whole cache line on, or so many `times`.
+
+    They are the same ones each time the place is passed where they are to be allocated `once`.
+    """
+    builder, elements = place.builder, ir.ArrayType(kind.element, count)
+    with builder.goto_entry_block() if once else nullcontext():
+        memory = builder.alloca(elements, None if times is None else times.value)
     memory.align = ALIGNMENT
-    return Bytes(place.builder, memory)
+    # llvmlite would give it the typed pointer of old
+    memory.type = POINTER
+    return kind(builder, memory)

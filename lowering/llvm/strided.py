@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from .builder import FLOAT_BYTES, Code, counted_loop, float_at, i64
+from .builder import Code
+from .flow import loop
+from .values import Floats, Index, Number
 from .vectors import Lanes
 
 Combine = Callable[[Lanes, Sequence[ir.Value]], ir.Value]
@@ -24,8 +26,13 @@ Combine = Callable[[Lanes, Sequence[ir.Value]], ir.Value]
 class Strided:
     """A buffer and its stride in values along each axis: an integer 0 or 1 where the code may rely on it."""
 
-    pointer: ir.Value
-    strides: tuple[ir.Value | int, ...]
+    pointer: Floats
+    strides: tuple[Index, ...]
+
+    def moved(self, index: Number, axis: int, pointer: Floats) -> Floats:
+        """Return the address `index` steps along an axis after one of the buffer."""
+        stride = self.strides[axis]
+        return pointer if isinstance(stride, int) and stride == 0 else pointer.at(index * stride)
 
 
 def copy_values(lanes: Lanes, values: Sequence[ir.Value]) -> ir.Value:
@@ -48,65 +55,50 @@ class StridedMap:
         return [self.target, *self.operands]
 
 
-def emit_strided(code: Code, builder: ir.IRBuilder, sizes: Sequence[ir.Value], work: StridedMap) -> None:
+def emit_strided(code: Code, sizes: Sequence[Number], work: StridedMap) -> None:
     """Emit `work` for all indices below `sizes`, one size an axis."""
-    _emit_axis(code, builder, sizes, [buffer.pointer for buffer in work.buffers], work)
+    _emit_axis(code, sizes, [buffer.pointer for buffer in work.buffers], work)
 
 
-def emit_copy(code: Code, builder: ir.IRBuilder, source: ir.Value, target: ir.Value, size: ir.Value) -> None:
+def emit_copy(code: Code, source: Floats, target: Floats, size: Number) -> None:
     """Emit a copy of `size` values that lie side by side."""
-    emit_strided(code, builder, [size], StridedMap(Strided(target, (1,)), [Strided(source, (1,))]))
+    emit_strided(code, [size], StridedMap(Strided(target, (1,)), [Strided(source, (1,))]))
 
 
-def _emit_axis(
-    code: Code, builder: ir.IRBuilder, sizes: Sequence[ir.Value], pointers: Sequence[ir.Value], work: StridedMap
-) -> None:
+def _emit_axis(code: Code, sizes: Sequence[Number], pointers: Sequence[Floats], work: StridedMap) -> None:
     """Emit the loops over the last axes, as many as there are sizes, from `pointers` on."""
     if len(sizes) == 1:
-        _emit_line(code, builder, sizes[0], pointers, work)
+        _emit_line(code, sizes[0], pointers, work)
         return
     axis = len(work.target.strides) - len(sizes)
-    with counted_loop(builder, sizes[0]) as index:
-        _emit_axis(code, builder, sizes[1:], _moved(builder, pointers, index, work, axis), work)
+    with loop(sizes[0]) as index:
+        _emit_axis(code, sizes[1:], _moved(pointers, index, work, axis), work)
 
 
-def _emit_line(
-    code: Code, builder: ir.IRBuilder, size: ir.Value, pointers: Sequence[ir.Value], work: StridedMap
-) -> None:
-    """Emit the last axis."""
-    strides = [buffer.strides[-1] for buffer in work.buffers]
-    width = code.target.lanes if strides[0] == 1 and all(stride in (0, 1) for stride in strides) else 1
-    whole = builder.sub(size, builder.srem(size, i64(width)))
-    with counted_loop(builder, whole, width) as index:
-        _emit_vector(code.lanes(builder, width), index, pointers, work)
+def _emit_line(code: Code, size: Number, pointers: Sequence[Floats], work: StridedMap) -> None:
+    """Emit the last axis: whole vectors where strides permit, then single values."""
+    target, *others = [buffer.strides[-1] for buffer in work.buffers]
+    side_by_side = isinstance(target, int) and target == 1
+    vectors = side_by_side and all(isinstance(stride, int) and stride in (0, 1) for stride in others)
+    width = code.target.lanes if vectors else 1
+    whole = size - size.remainder(width)
+    with loop(whole, width) as index:
+        _emit_vector(code.lanes(size, width), index, pointers, work)
     if width > 1:
-        with counted_loop(builder, builder.sub(size, whole)) as rest:
-            _emit_vector(code.lanes(builder, 1), builder.add(whole, rest), pointers, work)
+        with loop(size - whole) as rest:
+            _emit_vector(code.lanes(size, 1), whole + rest, pointers, work)
 
 
-def _emit_vector(lanes: Lanes, index: ir.Value, pointers: Sequence[ir.Value], work: StridedMap) -> None:
+def _emit_vector(lanes: Lanes, index: Number, pointers: Sequence[Floats], work: StridedMap) -> None:
     """Emit one vector of results, from `index` on along the last axis."""
-    builder = lanes.builder
-    target, *sources = _moved(builder, pointers, index, work, -1)
+    target, *sources = _moved(pointers, index, work, -1)
     values = [
-        lanes.splat(builder.load(source, typ=ir.FloatType()))
-        if operand.strides[-1] == 0
-        else lanes.load(source, FLOAT_BYTES)
+        lanes.splat(source[0]) if isinstance(stride := operand.strides[-1], int) and stride == 0 else lanes.load(source)
         for source, operand in zip(sources, work.operands, strict=True)
     ]
-    lanes.store(work.combine(lanes, values), target, FLOAT_BYTES)
+    lanes.store(work.combine(lanes, values), target)
 
 
-def _moved(
-    builder: ir.IRBuilder, pointers: Sequence[ir.Value], index: ir.Value, work: StridedMap, axis: int
-) -> list[ir.Value]:
+def _moved(pointers: Sequence[Floats], index: Number, work: StridedMap, axis: int) -> list[Floats]:
     """Return the address of each buffer at `index` of an axis."""
-    moved: list[ir.Value] = []
-    for pointer, buffer in zip(pointers, work.buffers, strict=True):
-        stride = buffer.strides[axis]
-        if stride == 0:
-            moved.append(pointer)
-        else:
-            step = i64(stride) if isinstance(stride, int) else stride
-            moved.append(float_at(builder, pointer, builder.mul(index, step)))
-    return moved
+    return [buffer.moved(index, axis, pointer) for pointer, buffer in zip(pointers, work.buffers, strict=True)]

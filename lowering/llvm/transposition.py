@@ -25,63 +25,51 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from .builder import (
-    ALIGNMENT,
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    counted_loop,
-    float_at,
-    i64,
-)
+from .builder import Code
+from .flow import branch, call, loop
 from .strided import emit_copy
-from .vectors import FLOAT, Lanes, int_constants
-
-ARGUMENTS = (POINTER, POINTER, I64, I64, I64, I64)
+from .values import ALIGNMENT, FLOAT_BYTES, I32, Floats, Number, Truth
+from .vectors import Lanes, int_constants
 
 
 @dataclass(frozen=True)
 class BatchRows:
     """Rows of the batch from a feature on, `stride` values apart, and their number."""
 
-    pointer: ir.Value
-    stride: ir.Value
-    row_count: ir.Value
+    address: Floats
+    stride: Number
+    row_count: Number
 
-    def addresses(self, builder: ir.IRBuilder, first: ir.Value, number: int) -> list[ir.Value]:
+    def addresses(self, first: Number, number: int) -> list[Floats]:
         """Return the address of the row of each of `number` columns of a tile from `first` on."""
-        last = builder.sub(self.row_count, i64(1))
-        wanted = [builder.add(first, i64(offset)) for offset in range(number)]
-        indices = [builder.select(builder.icmp_signed("<", last, row), last, row) for row in wanted]
-        return [float_at(builder, self.pointer, builder.mul(index, self.stride)) for index in indices]
+        last = self.row_count - 1
+        wanted = [first + offset for offset in range(number)]
+        indices = [last.smaller(row) for row in wanted]
+        return [self.address.at(index * self.stride) for index in indices]
 
 
 @dataclass(frozen=True)
 class _Columns:
     """Some columns of a tile, from `first` on, and the addresses of the rows that they stand for."""
 
-    builder: ir.IRBuilder
     vectors: Lanes
-    columns: ir.Value
+    columns: Floats
     """A feature-major buffer of `width` columns; a vector holds the wanted columns of a feature."""
-    width: ir.Value
-    first: ir.Value
-    rows: Sequence[ir.Value]
+    width: Number
+    first: Number
+    rows: Sequence[Floats]
 
-    def load(self, feature: ir.Value) -> ir.Value:
+    def load(self, feature: Number) -> ir.Value:
         return self.vectors.load(self._address(feature), FLOAT_BYTES * self.vectors.width)
 
-    def store(self, value: ir.Value, feature: ir.Value) -> None:
+    def store(self, value: ir.Value, feature: Number) -> None:
         self.vectors.store(value, self._address(feature), FLOAT_BYTES * self.vectors.width)
 
-    def _address(self, feature: ir.Value) -> ir.Value:
-        index = self.builder.add(self.builder.mul(feature, self.width), self.first)
-        return float_at(self.builder, self.columns, index)
+    def _address(self, feature: Number) -> Floats:
+        return self.columns.at(feature * self.width + self.first)
 
 
-Move = Callable[[_Columns, ir.Value], None]
+Move = Callable[[_Columns, Number], None]
 """Emits the move of features of some columns, from one feature on."""
 
 
@@ -122,116 +110,116 @@ def columns_to_far_rows(code: Code, width: int) -> ir.Function:
     past_caches = _Direction("columns_past_caches", partial(_transpose_out, past_caches=True), _scatter)
     past = _transposition(code, width, past_caches)
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        _, rows, stride, features, *_ = args
-        whole_lines = _are_whole_lines(builder, rows, builder.or_(stride, features))
-        with builder.if_else(whole_lines) as (whole, partial_lines):
-            with whole:
-                builder.call(past, args)
-                code.lanes(builder, lanes).finish_past_caches()
-            with partial_lines:
-                builder.call(near, args)
+    @code.kernel(f"columns_to_far_rows_{lanes}")
+    def kernel(
+        columns: Floats, rows: Floats, stride: Number, features: Number, row_count: Number, width: Number
+    ) -> None:
+        arguments = columns, rows, stride, features, row_count, width
 
-    return code.function(f"columns_to_far_rows_{lanes}", ARGUMENTS, body)
+        def whole_lines() -> None:
+            call(past, *arguments)
+            code.lanes(rows, lanes).finish_past_caches()
+
+        branch(_are_whole_lines(rows, stride | features), whole_lines, lambda: call(near, *arguments))
+
+    return kernel
 
 
-def _are_whole_lines(builder: ir.IRBuilder, rows: ir.Value, floats: ir.Value) -> ir.Value:
+def _are_whole_lines(rows: Floats, floats: Number) -> Truth:
     """Return whether rows begin at a cache line; `floats` holds the bits of all distances in them, in floats."""
-    bits = builder.or_(builder.ptrtoint(rows, I64), builder.mul(floats, i64(FLOAT_BYTES)))
-    return builder.icmp_signed("==", builder.and_(bits, i64(ALIGNMENT - 1)), i64(0))
+    bits = rows.number() | floats * FLOAT_BYTES
+    return bits & (ALIGNMENT - 1) == 0
 
 
 def _transposition(code: Code, width: int, direction: _Direction) -> ir.Function:
     """Return a function that moves features block by block; the last block overlaps the one before."""
     lanes, inward = code.column_lanes(width), direction.name == "rows_to_columns"
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        source, target, stride, features, row_count, column_count = args
+    @code.kernel(f"{direction.name}_{lanes}")
+    def kernel(
+        source: Floats, target: Floats, stride: Number, features: Number, row_count: Number, column_count: Number
+    ) -> None:
         if lanes == 1:
-            emit_copy(code, builder, source, target, features)
+            emit_copy(code, source, target, features)
             return
         rows, columns = (source, target) if inward else (target, source)
-        with counted_loop(builder, column_count if inward else row_count, lanes) as first:
-            addresses = BatchRows(rows, stride, row_count).addresses(builder, first, lanes)
-            block = _Columns(builder, code.lanes(builder, lanes), columns, column_count, first, addresses)
-            with builder.if_else(builder.icmp_signed(">=", features, i64(lanes))) as (enough, fewer):
-                with enough:
-                    last = builder.sub(features, i64(lanes))
-                    with counted_loop(builder, features, lanes) as start:
-                        begin = builder.select(builder.icmp_signed("<", last, start), last, start)
-                        direction.block(block, begin)
-                with fewer, counted_loop(builder, features) as feature:
+        with loop(column_count if inward else row_count, lanes) as first:
+            addresses = BatchRows(rows, stride, row_count).addresses(first, lanes)
+            block = _Columns(code.lanes(rows, lanes), columns, column_count, first, addresses)
+
+            def enough(block: _Columns = block) -> None:
+                last = features - lanes
+                with loop(features, lanes) as start:
+                    direction.block(block, last.smaller(start))
+
+            def fewer(block: _Columns = block) -> None:
+                with loop(features) as feature:
                     direction.single(block, feature)
 
-    return code.function(f"{direction.name}_{lanes}", ARGUMENTS, body)
+            branch(features >= lanes, enough, fewer)
+
+    return kernel
 
 
-def transpose_into_columns(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
+def transpose_into_columns(lanes: Lanes, columns: Sequence[Floats], rows: BatchRows, first: Number) -> None:
     """Emit columns[k] = the k-th feature of the rows from `first` on; columns are addresses, a multiple of lanes."""
-    addresses = rows.addresses(lanes.builder, first, lanes.width)
+    addresses = rows.addresses(first, lanes.width)
     for start in range(0, len(columns), lanes.width):
-        values = [lanes.load(float_at(lanes.builder, row, i64(start))) for row in addresses]
+        values = [lanes.load(row.at(start)) for row in addresses]
         vectors = _transposed(lanes.builder, values)
         for column, vector in zip(columns[start : start + lanes.width], vectors, strict=True):
             lanes.store(vector, column, FLOAT_BYTES * lanes.width)
 
 
-def transpose_into_rows(lanes: Lanes, columns: Sequence[ir.Value], rows: BatchRows, first: ir.Value) -> None:
+def transpose_into_rows(lanes: Lanes, columns: Sequence[Floats], rows: BatchRows, first: Number) -> None:
     """Emit the inverse of `transpose_into_columns`.
 
     Where the rows begin at cache lines and a vector is one, they are written past the caches.
     """
-    addresses = rows.addresses(lanes.builder, first, lanes.width)
+    addresses = rows.addresses(first, lanes.width)
+    near = partial(_write_rows, lanes, columns, addresses, lanes.store)
     if FLOAT_BYTES * lanes.width != ALIGNMENT:
-        _write_rows(lanes, columns, addresses, lanes.store)
+        near()
         return
-    whole_lines = _are_whole_lines(lanes.builder, rows.pointer, rows.stride)
-    with lanes.builder.if_else(whole_lines) as (whole, partial_lines):
-        with whole:
-            _write_rows(lanes, columns, addresses, lanes.store_past_caches)
-        with partial_lines:
-            _write_rows(lanes, columns, addresses, lanes.store)
+    past_caches = partial(_write_rows, lanes, columns, addresses, lanes.store_past_caches)
+    branch(_are_whole_lines(rows.address, rows.stride), past_caches, near)
 
 
 def _write_rows(
-    lanes: Lanes,
-    columns: Sequence[ir.Value],
-    rows: Sequence[ir.Value],
-    write: Callable[[ir.Value, ir.Value], None],
+    lanes: Lanes, columns: Sequence[Floats], rows: Sequence[Floats], write: Callable[[ir.Value, Floats], None]
 ) -> None:
     for start in range(0, len(columns), lanes.width):
         part = columns[start : start + lanes.width]
         vectors = [lanes.load(column, FLOAT_BYTES * lanes.width) for column in part]
         for row, vector in zip(rows, _transposed(lanes.builder, vectors), strict=True):
-            write(vector, float_at(lanes.builder, row, i64(start)))
+            write(vector, row.at(start))
 
 
-def _transpose_in(block: _Columns, feature: ir.Value) -> None:
-    values = [block.vectors.load(float_at(block.builder, row, feature)) for row in block.rows]
-    for offset, vector in enumerate(_transposed(block.builder, values)):
-        block.store(vector, block.builder.add(feature, i64(offset)))
+def _transpose_in(block: _Columns, feature: Number) -> None:
+    values = [block.vectors.load(row.at(feature)) for row in block.rows]
+    for offset, vector in enumerate(_transposed(block.vectors.builder, values)):
+        block.store(vector, feature + offset)
 
 
-def _gather(block: _Columns, feature: ir.Value) -> None:
+def _gather(block: _Columns, feature: Number) -> None:
+    builder = block.vectors.builder
     vector: ir.Value = ir.Constant(block.vectors.float_vector, ir.Undefined)
     for lane, row in enumerate(block.rows):
-        value = block.builder.load(float_at(block.builder, row, feature), typ=FLOAT)
-        vector = block.builder.insert_element(vector, value, ir.Constant(I32, lane))
+        vector = builder.insert_element(vector, row[feature], ir.Constant(I32, lane))
     block.store(vector, feature)
 
 
-def _transpose_out(block: _Columns, feature: ir.Value, *, past_caches: bool = False) -> None:
-    columns = [block.load(block.builder.add(feature, i64(offset))) for offset in range(block.vectors.width)]
+def _transpose_out(block: _Columns, feature: Number, *, past_caches: bool = False) -> None:
+    columns = [block.load(feature + offset) for offset in range(block.vectors.width)]
     write = block.vectors.store_past_caches if past_caches else block.vectors.store
-    for row, vector in zip(block.rows, _transposed(block.builder, columns), strict=True):
-        write(vector, float_at(block.builder, row, feature))
+    for row, vector in zip(block.rows, _transposed(block.vectors.builder, columns), strict=True):
+        write(vector, row.at(feature))
 
 
-def _scatter(block: _Columns, feature: ir.Value) -> None:
+def _scatter(block: _Columns, feature: Number) -> None:
     vector = block.load(feature)
     for lane, row in enumerate(block.rows):
-        value = block.builder.extract_element(vector, ir.Constant(I32, lane))
-        block.builder.store(value, float_at(block.builder, row, feature))
+        row[feature] = block.vectors.builder.extract_element(vector, ir.Constant(I32, lane))
 
 
 def _transposed(builder: ir.IRBuilder, vectors: Sequence[ir.Value]) -> list[ir.Value]:

@@ -92,6 +92,9 @@ class Number(Value):
     def __add__(self, other: "Number | int") -> "Number":
         return Number(self.builder, self.builder.add(self.value, self._operand(other)))
 
+    def __radd__(self, other: int) -> "Number":
+        return Number(self.builder, self.builder.add(self._operand(other), self.value))
+
     def __sub__(self, other: "Number | int") -> "Number":
         return Number(self.builder, self.builder.sub(self.value, self._operand(other)))
 
@@ -103,6 +106,9 @@ class Number(Value):
 
     def __mul__(self, other: "Number | int") -> "Number":
         return Number(self.builder, self.builder.mul(self.value, self._operand(other)))
+
+    def __rmul__(self, other: int) -> "Number":
+        return Number(self.builder, self.builder.mul(self._operand(other), self.value))
 
     def __floordiv__(self, other: "Number | int") -> "Number":
         return Number(self.builder, self.builder.udiv(self.value, self._operand(other)))
@@ -204,6 +210,10 @@ class Pointer(Value, ABC, Generic[Item]):
             return self
         return type(self)(self.builder, self.builder.gep(self.value, [steps], source_etype=unit))
 
+    def number(self) -> Number:
+        """Return the address as a number."""
+        return Number(self.builder, self.builder.ptrtoint(self.value, I64))
+
     def cast(self, kind: type[P]) -> P:
         """Return the same address, of elements of another kind."""
         return kind(self.builder, self.value)
@@ -214,6 +224,14 @@ class Pointer(Value, ABC, Generic[Item]):
     @abstractmethod
     def _item(self, loaded: ir.Value) -> Item:
         """Return an element that has been loaded."""
+
+    def load(self, kind: ir.Type, align: int) -> ir.Value:
+        """Return what is at the address, such as a vector; `align` is a number of bytes that divides the address."""
+        return self.builder.load(self.value, typ=kind, align=align)
+
+    def store(self, value: ir.Value, align: int) -> None:
+        """Write a value, such as a vector, to the address."""
+        self.builder.store(value, self.value, align=align)
 
     def fetch(self, lines: int) -> None:
         """Emit the fetching of cache lines into the first level; the address may be anything."""

@@ -95,9 +95,9 @@ class Lanes:
         for index, value in enumerate(values):
             self.store(value, pointer.at(self.width * index), FLOAT_BYTES * self.width)
 
-    def store_past_caches(self, value: ir.Value, pointer: ir.Value) -> None:
+    def store_past_caches(self, value: ir.Value, pointer: ir.Value | Floats) -> None:
         """Write a vector that is a line, at the address of one, without reading the line first or keeping it."""
-        store = self.builder.store(value, pointer, align=4 * self.width)
+        store = self.builder.store(value, unwrapped(pointer), align=4 * self.width)
         store.set_metadata("nontemporal", self.builder.module.add_metadata([ir.Constant(INT, 1)]))
 
     def finish_past_caches(self) -> None:

@@ -36,7 +36,7 @@ from ..llvm.builder import (
 )
 from ..llvm.prefetch import fetch_lines
 from ..llvm.transposition import BatchRows, transpose_into_columns, transpose_into_rows
-from ..llvm.values import I16
+from ..llvm.values import I16, Floats, Number
 from ..llvm.vectors import FLOAT, Lanes
 from .connection_kernel import MOST_VECTORS, NetworkForm
 from .neuron_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TRANSPOSE_WORDS
@@ -125,11 +125,12 @@ class _Loop:
             slots = [self._slot(_word(builder, entry, number)) for number in range(NEIGHBOURS)]
             number, feature, stride = (_word(builder, entry, NEIGHBOURS + word) for word in range(3))
             buffer = builder.load(builder.gep(self.buffers, [number], source_etype=POINTER), typ=POINTER)
-            rows = BatchRows(float_at(builder, buffer, feature), stride, self.row_count)
+            first_row = Floats(builder, float_at(builder, buffer, feature))
+            rows = BatchRows(first_row, Number(builder, stride), Number(builder, self.row_count))
             with counted_loop(builder, i64(width), self.lanes.width) as first:
-                columns = [float_at(builder, slot, first) for slot in slots]
+                columns = [Floats(builder, float_at(builder, slot, first)) for slot in slots]
                 transpose = transpose_into_columns if into_slots else transpose_into_rows
-                transpose(self.lanes, columns, rows, first)
+                transpose(self.lanes, columns, rows, Number(builder, first))
         return float_at(builder, entries, builder.mul(count, i64(TRANSPOSE_WORDS)))
 
     def _neurons(self, first: ir.Value, count: ir.Value, activation: ir.Value) -> ir.Value:

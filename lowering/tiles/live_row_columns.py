@@ -31,6 +31,7 @@ from ..llvm.builder import (
 )
 from ..llvm.prefetch import fetch_lines
 from ..llvm.strided import emit_copy
+from ..llvm.values import Floats, Number
 from ..llvm.vectors import FLOAT, Lanes
 
 QUEUE_HEAD = ALIGNMENT
@@ -218,7 +219,7 @@ class TileColumns:
                         float_at(builder, buffer, builder.mul(row, features))
                         for buffer, row in ((rows, column), (out, number))
                     )
-                    emit_copy(self.code, builder, source, target, features)
+                    emit_copy(self.code, Floats(builder, source), Floats(builder, target), Number(builder, features))
 
         return self.code.function(f"write_rows_{self.width}", [*[POINTER] * 3, I64, POINTER], body)
 

@@ -13,9 +13,11 @@ from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
 from ...foundation.extensible_table import ExtensibleTable
 from ..kernels.elementwise import ARITHMETIC
 from ..kernels.kernel_form import activated
-from ..llvm.builder import BYTE, Code, byte_at, counted_loop, float_at, i64
+from ..llvm.builder import Code
 from ..llvm.call_tables import SizeTable
+from ..llvm.flow import loop
 from ..llvm.strided import Combine, Strided, StridedMap, copy_values, emit_copy, emit_strided
+from ..llvm.values import Bytes, Floats, Index, Number
 from ..llvm.vectors import Lanes
 
 
@@ -35,24 +37,33 @@ class RowMajorStep:
         """Return a size of the call, a 64-bit integer."""
         return self.sizes.value(self.builder, self.size_table, size)
 
-    def strides(self, shape: SymbolicShape) -> list[ir.Value | int]:
+    def buffer(self, value: SSAValue) -> Floats:
+        """Return the address of an operand or result."""
+        return Floats(self.builder, self.pointers[value])
+
+    def number(self, size: Size) -> Number:
+        """Return a size of the call."""
+        return Number(self.builder, self.value(size))
+
+    def strides(self, shape: SymbolicShape) -> list[Index]:
         """Return the row-major stride of every axis in values; 1 as a number for the last axis."""
         products = [product(shape[axis + 1 :]) for axis in range(len(shape))]
-        return [1 if stride == ONE else self.value(stride) for stride in products]
+        return [1 if stride == ONE else self.number(stride) for stride in products]
 
     def emit_map(self, sizes: Sequence[Size], target: Strided, operands: Sequence[Strided], combine: Combine) -> None:
         """Emit loops over axes of these sizes that combine the operands' values into the target's."""
         work = StridedMap(target, operands, combine)
-        emit_strided(self.code, self.builder, [self.value(size) for size in sizes], work)
+        emit_strided(self.code, [self.number(size) for size in sizes], work)
 
     def emit_copy(self, source: ir.Value, target: ir.Value, size: Size, *, is_bytes: bool = False) -> None:
         """Emit a copy of `size` values, floats or bytes."""
         if not is_bytes:
-            emit_copy(self.code, self.builder, source, target, self.value(size))
+            buffers = Floats(self.builder, source), Floats(self.builder, target)
+            emit_copy(self.code, *buffers, self.number(size))
             return
-        with counted_loop(self.builder, self.value(size)) as index:
-            byte = self.builder.load(byte_at(self.builder, source, index), typ=BYTE)
-            self.builder.store(byte, byte_at(self.builder, target, index))
+        bytes_in, bytes_out = Bytes(self.builder, source), Bytes(self.builder, target)
+        with loop(self.number(size)) as index:
+            bytes_out[index] = bytes_in.narrow(index)
 
 
 class PartCopy(NamedTuple):
@@ -73,7 +84,7 @@ def emit_activate(op: ActivateOp, step: RowMajorStep) -> None:
     def combine(lanes: Lanes, values: Sequence[ir.Value]) -> ir.Value:
         return activated(lanes, op.activation, values)[0]
 
-    source, target = (Strided(step.pointers[value], (1,)) for value in (op.x, op.result))
+    source, target = (Strided(step.buffer(value), (1,)) for value in (op.x, op.result))
     step.emit_map([product(step.sizes.shapes[op.x])], target, [source], combine)
 
 
@@ -81,8 +92,8 @@ def emit_transpose(op: TransposeOp, step: RowMajorStep) -> None:
     """Emit the copy of a value in the order of the result's axes."""
     shape, strides = step.sizes.shapes[op.x], step.strides(step.sizes.shapes[op.x])
     result = step.sizes.shapes[op.result]
-    source = Strided(step.pointers[op.x], tuple(strides[axis] for axis in op.order))
-    target = Strided(step.pointers[op.result], tuple(step.strides(result)))
+    source = Strided(step.buffer(op.x), tuple(strides[axis] for axis in op.order))
+    target = Strided(step.buffer(op.result), tuple(step.strides(result)))
     step.emit_map([shape[axis] for axis in op.order], target, [source], copy_values)
 
 
@@ -100,26 +111,25 @@ def emit_split(op: SplitOp, step: RowMajorStep) -> None:
 
 def emit_take(op: TakeOp, step: RowMajorStep) -> None:
     """Emit the copy of what stands at the place; calls have seen to it that there is one."""
-    shape, axis, place = step.sizes.shapes[op.x], op.axis.value.data, i64(op.place.value.data)
+    shape, axis, place = step.sizes.shapes[op.x], op.axis.value.data, op.place.value.data
     inner = product(shape[axis + 1 :])
-    line = step.value(inner)
-    index = place if op.place.value.data >= 0 else step.builder.add(step.value(shape[axis]), place)
-    first = float_at(step.builder, step.pointers[op.x], step.builder.mul(index, line))
-    source = Strided(first, (step.value(product(shape[axis:])), 1))
-    step.emit_map([product(shape[:axis]), inner], Strided(step.pointers[op.result], (line, 1)), [source], copy_values)
+    line = step.number(inner)
+    index = line.constant(place) if place >= 0 else step.number(shape[axis]) + place
+    source = Strided(step.buffer(op.x).at(index * line), (step.number(product(shape[axis:])), 1))
+    step.emit_map([product(shape[:axis]), inner], Strided(step.buffer(op.result), (line, 1)), [source], copy_values)
 
 
 def _parts(parts: Sequence[SSAValue], whole: SSAValue, axis: int, step: RowMajorStep) -> Iterator[PartCopy]:
     """Yield the copies between `parts` and `whole`, in which they lie one after the other along `axis`."""
     shape = step.sizes.shapes[whole]
-    outer, whole_line = product(shape[:axis]), step.value(product(shape[axis:]))
-    offset: ir.Value = i64(0)
+    outer, whole_line = product(shape[:axis]), step.number(product(shape[axis:]))
+    offset = whole_line.constant(0)
     for part in parts:
         size = product(step.sizes.shapes[part][axis:])
-        line = step.value(size)
-        inside = Strided(float_at(step.builder, step.pointers[whole], offset), (whole_line, 1))
-        yield PartCopy((outer, size), inside, Strided(step.pointers[part], (line, 1)))
-        offset = step.builder.add(offset, line)
+        line = step.number(size)
+        inside = Strided(step.buffer(whole).at(offset), (whole_line, 1))
+        yield PartCopy((outer, size), inside, Strided(step.buffer(part), (line, 1)))
+        offset = offset + line
 
 
 def emit_binary(op: BinaryOp, step: RowMajorStep) -> None:
@@ -129,10 +139,10 @@ def emit_binary(op: BinaryOp, step: RowMajorStep) -> None:
     axes = _merged(shapes[op.result], list(zip(*repeated, strict=True)))
     sizes = [size for size, _ in axes] or [ONE]
     operands = [
-        Strided(step.pointers[operand], _operand_strides(step, sizes, [flags[side] for _, flags in axes]))
+        Strided(step.buffer(operand), _operand_strides(step, sizes, [flags[side] for _, flags in axes]))
         for side, operand in enumerate((op.left, op.right))
     ]
-    target = Strided(step.pointers[op.result], _operand_strides(step, sizes, [False] * len(axes)))
+    target = Strided(step.buffer(op.result), _operand_strides(step, sizes, [False] * len(axes)))
     combine = ARITHMETIC[op.name]
 
     def both(lanes: Lanes, values: Sequence[ir.Value]) -> ir.Value:
@@ -147,13 +157,13 @@ def _repeated(shape: SymbolicShape, result: SymbolicShape) -> list[bool]:
     return [size == ONE and whole != ONE for size, whole in zip(padded, result, strict=True)]
 
 
-def _operand_strides(step: RowMajorStep, sizes: Sequence[Size], still: Sequence[bool]) -> tuple[ir.Value | int, ...]:
+def _operand_strides(step: RowMajorStep, sizes: Sequence[Size], still: Sequence[bool]) -> tuple[Index, ...]:
     """Return the strides of an operand that lacks the axes along which it stands still."""
-    strides: list[ir.Value | int] = []
+    strides: list[Index] = []
     for axis, repeats in enumerate(still or [True]):
         rest = [size for size, skip in zip(sizes[axis + 1 :], still[axis + 1 :], strict=True) if not skip]
         stride = product(rest)
-        strides.append(0 if repeats else 1 if stride == ONE else step.value(stride))
+        strides.append(0 if repeats else 1 if stride == ONE else step.number(stride))
     return tuple(strides)
 
 
