@@ -127,6 +127,12 @@ def check_attributes(conversion: Conversion) -> None:
                 raise NotCovered(f"attribute {name}={_text(value)}{place}, accepted is {accepted}")
 
 
+def attribute_or_default(conversion: Conversion, node: onnx_ir.Node, name: str) -> Plain | None:
+    """Return an attribute of a node, or what it means where it is left out; None where that is not known."""
+    stated = conversion.attribute_of(node, name)
+    return _default(node, name, conversion.scope.opset_of(node.domain)) if stated is None else _plain(stated)
+
+
 def _default(node: onnx_ir.Node, name: str, opset: int) -> Plain | None:
     """Return what an attribute means that is left out, None where that is not known."""
     known = DEFAULTS.get((node.domain, node.op_type), {}).get(name)

@@ -7,15 +7,16 @@ result   = ScatterElements(zeros, targets, messages, "add")  or ScatterND; targe
 result   = ScatterElements(lowest, targets, messages, "max") `lowest` where an edge ends, else 0
 ```
 
-The last node becomes `pebble.aggregate` over a sparse constant of all edges. So does a product with a sparse constant
-on the left, `MatMul(A, x)` and `com.microsoft.SparseToDenseMatMul`. Indices are read where an exporter put them: the
-index of every feature is compared with that of the first one, and `Expand` is not run.
+The last node becomes `pebble.aggregate` over a sparse constant of all edges, or `pebble.aggregate_sorted` where a call
+brings them, `edge_index` as an input. A product with a sparse constant on the left, `MatMul(A, x)` and
+`com.microsoft.SparseToDenseMatMul`, becomes the former, too. Indices are read where an exporter put them: the index of
+every feature is compared with that of the first one, and `Expand` is not run.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import onnx_ir
@@ -23,42 +24,34 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ....dialect.ops.graphs.aggregate import MAXIMA_SINCE, SUMS_SINCE, AggregateOp
-from ....dialect.symbolic_sizes import Size
+from ....dialect.ops.graphs.edges_of_call import AggregateSortedOp
+from ....dialect.symbolic_sizes import Size, SymbolicShape
 from ....sparse.csr import CscMatrix
-from ....sparse.edges import EdgeList
 from ...folding.known_sizes import is_known, shape_words
 from ...reading.lazy_sparse_tensor import SparseTensor
 from ..conversion import Conversion, Converter, NotCovered
+from ..patterns import (
+    GATHER,
+    GATHER_ELEMENTS,
+    GATHER_ND,
+    MUL,
+    SCATTER_ELEMENTS,
+    SCATTER_ND,
+    Fill,
+    Filled,
+    Hole,
+    Match,
+    NodePattern,
+    Pattern,
+)
 from .edge_attention import convert_edge_attention
-from .edge_lists import Indices, counted, digest
-from .edges_of_call import aggregated_in_call
+from .edges import Edges, Listed, Spread, Uncut, Weight, is_lowest, is_zero
 
 LEFT_DENSITY: Final = 0.2
 """Density below which a constant on the left is a graph: above it, dense blocks are worth the two transposes."""
 
-LOWEST: Final = np.float32(-3.4e38)
-"""Values below this one stand for nothing in a maximum."""
-
 MOST_BETWEEN: Final = 8
-"""Nodes between values of nodes and the sum over edges."""
-
-
-@dataclass
-class _Messages:
-    """Messages along the edges: the values of nodes, the source and the weight of each edge."""
-
-    values: onnx_ir.Value
-    sources: Indices | None = None
-    weights: NDArray[np.float32] | None = None
-    nodes: list[onnx_ir.Node] = field(default_factory=list[onnx_ir.Node])
-    """The nodes that the aggregation stands for, beside the last one."""
-
-
-class _Target(NamedTuple):
-    """Value that the sum over edges starts from: its shape, and whether it is the start of a maximum."""
-
-    shape: tuple[int, ...]
-    lowest: bool
+"""Products with weights between values of nodes and the sum over edges."""
 
 
 def left_product(conversion: Conversion, weight: NDArray[np.float32] | SparseTensor) -> SSAValue | None:
@@ -87,9 +80,9 @@ def convert_sparse_to_dense_matmul(conversion: Conversion) -> Sequence[SSAValue]
     """
     weight = conversion.weight(0)
     if weight is None or len(weight.shape) != 2:
-        raise NotCovered("A is no constant matrix, accepted is a sparse initializer")
+        raise NotCovered("expected A as a sparse initializer, or another constant matrix, got another value")
     if conversion.integer("transB", 0):
-        raise NotCovered("attribute transB=1, accepted is 0")
+        raise NotCovered("expected transB=0, got 1")
     alpha, flipped = np.float32(conversion.number("alpha", 1.0)), conversion.integer("transA", 0) != 0
     name = f"{weight.name}" if isinstance(weight, SparseTensor) else ""
 
@@ -106,218 +99,103 @@ def convert_scatter_elements(conversion: Conversion) -> Sequence[SSAValue]:
     """Return the sums, or maxima, over the edges that end at each node.
 
     Raises:
-        NotCovered: it is no such node, or one of its indices is no constant, or outside the nodes.
+        NotCovered: it is no such node, or one of its indices is outside the nodes.
     """
     reduction = conversion.text("reduction", "none")
     if reduction not in ("add", "max"):
-        raise NotCovered(f"attribute reduction={reduction}, accepted are add and max")
+        raise NotCovered(f"expected reduction=add or max, got {reduction}")
     attended = convert_edge_attention(conversion) if reduction == "add" else None
     if attended is not None:
         return attended
-    index = conversion.input(1)
-    targets = None if index is None else _index_of_rows(conversion, index)
-    is_of_call = targets is None and conversion.any_constant(1) is None
-    if is_of_call and conversion.scope.takes_edges(SUMS_SINCE if reduction == "add" else MAXIMA_SINCE):
-        return [aggregated_in_call(conversion, maximum=reduction == "max")]
-    if targets is None:
-        raise NotCovered(
-            "the index is no constant, or not the same for all features, accepted is a target for each edge"
-        )
-    axis = conversion.integer("axis", 0)
-    return [_aggregated(conversion, targets, axis, maximum=reduction == "max")]
+    return _aggregated(conversion, SUMS if reduction == "add" else MAXIMA)
 
 
 def convert_scatter_nd(conversion: Conversion) -> Sequence[SSAValue]:
     """Return the sums over the edges that end at each node.
 
     Raises:
-        NotCovered: it is no such node, or one of its indices is no constant, or outside the nodes.
+        NotCovered: it is no such node, or one of its indices is outside the nodes.
     """
-    reduction, index = conversion.text("reduction", "none"), conversion.any_constant(1)
-    if reduction != "add":
-        raise NotCovered(f"attribute reduction={reduction}, accepted is add")
-    if index is None and conversion.scope.takes_edges(SUMS_SINCE):
-        return [aggregated_in_call(conversion, maximum=False)]
-    if index is None or index.ndim != 2 or index.shape[1] != 1:
-        raise NotCovered("the index is no constant [edges, 1], accepted is a target for each edge")
-    return [_aggregated(conversion, index.reshape(-1).astype(np.int64), 0, maximum=False)]
+    return _aggregated(conversion, SUMS_OF_ROWS)
 
 
-def _aggregated(conversion: Conversion, targets: Indices, axis: int, *, maximum: bool) -> SSAValue:
-    start, updates = _start(conversion, targets), conversion.input(2)
-    if start is None or start.lowest != maximum or updates is None:
-        wanted = "the lowest float where an edge ends, else 0" if maximum else "zeros"
-        raise NotCovered(f"what the edges are added to is not known, accepted are {wanted}")
-    rank = len(start.shape)
-    if rank < 2 or axis % rank != rank - 2:
-        raise NotCovered(f"axis {axis} of rank {rank}, accepted is the last but one")
-    messages = _messages(conversion, updates, len(targets))
-    sources, x = messages.sources, conversion.tensor_of(messages.values)
-    sizes = conversion.sizes(x)
-    if sources is None or len(sizes) != rank or len(sources) != len(targets):
-        raise NotCovered("what comes along the edges is not gathered from nodes by a constant index")
-    expected = (*sizes[:-2], Size.known(start.shape[-2]), sizes[-1])
-    if not is_known(sizes[-2]) or tuple(Size.known(size) for size in start.shape) != expected:
-        raise NotCovered(f"nodes are {shape_words(sizes)}, accepted are known sizes that fit {list(start.shape)}")
-    counts = int(sizes[-2].coefficient), start.shape[-2]
-    edges = EdgeList(counted(sources, counts[0]), counted(targets, counts[1]), messages.weights)
-    if maximum and edges.weights is not None:
-        raise NotCovered("a maximum of weighted edges, accepted are edges without weights")
-    # edges that are there twice count once in a maximum, and the same edges may be those of larger graphs
-    variant = f"{counts}{' unique' if maximum else ''}"
-    graph = conversion.emit_sparse(lambda: edges.matrix(counts, unique=maximum), f"graph.{digest(edges)}", variant)
-    conversion.replaces(messages.nodes)
-    return conversion.emit(AggregateOp(x, graph, maximum=maximum)).result
+def _aggregated(conversion: Conversion, pattern: NodePattern) -> Sequence[SSAValue]:
+    match, maximum = Match(conversion), pattern is MAXIMA
+    match.root(pattern)
+    edges = Edges.of(match)
+    x = conversion.tensor_of(match.get("x", onnx_ir.Value))
+    sizes, start = conversion.sizes(x), match.get("start", Fill).sizes
+    rank = len(sizes)
+    axes = [match.holes.get("axis", 0), match.holes.get("gathered axis", 0)]
+    if rank < 2 or any(axis not in (-2, rank - 2) for axis in axes):
+        raise NotCovered(f"expected the last axis but one of values of nodes, got axes {axes} of {shape_words(sizes)}")
+    if match.holes.get("width", sizes[-1].constant) != sizes[-1].constant:
+        raise NotCovered(f"expected an index for all {sizes[-1]} features, got one for {match.holes['width']}")
+    if start is None or len(start) != rank or (*sizes[:-2], start[-2], sizes[-1]) != start:
+        raise NotCovered(f"expected zeros for each node and feature of {shape_words(sizes)}, got {_words(start)}")
+    if maximum and edges.weights:
+        raise NotCovered("expected a maximum of edges without weights, got weighted ones")
+    if edges.of_call:
+        if not conversion.scope.takes_edges(MAXIMA_SINCE if maximum else SUMS_SINCE):
+            raise NotCovered("expected edges that are constants, got those of a call")
+        if rank != 2 or start != sizes or not is_known(sizes[1]):
+            raise NotCovered(f"expected zeros for each node and feature of {shape_words(sizes)}, got {_words(start)}")
+        conversion.replaces(match.nodes)
+        return [conversion.emit(AggregateSortedOp(x, edges.sorted(conversion, x), maximum=maximum)).result]
+    if not is_known(sizes[-2]) or not all(map(is_known, start)):
+        raise NotCovered(f"expected known numbers of nodes, got {shape_words(sizes)} and {shape_words(start)}")
+    graph = edges.constant(conversion, (int(sizes[-2].coefficient), int(start[-2].coefficient)), unique=maximum)
+    conversion.replaces(match.nodes)
+    return [conversion.emit(AggregateOp(x, graph, maximum=maximum)).result]
 
 
-def _index_of_rows(conversion: Conversion, value: onnx_ir.Value) -> Indices | None:
-    """Return the index of each row of an index that all features share; None where it is none."""
-    node = value.producer()
-    if node is not None and node.op_type == "Expand" and node.domain == "" and node.inputs[0] is not None:
-        value = node.inputs[0]
-        conversion.replaces([node])
-    array = conversion.scope.constant_of(value)
-    if array is None or array.ndim < 2 or array.dtype.kind != "i":
-        return None
-    rows = array[(0,) * (array.ndim - 2) + (slice(None), 0)]
-    if not (array == rows[:, np.newaxis]).all():
-        return None
-    return rows.astype(np.int64)
+def _words(sizes: SymbolicShape | None) -> str:
+    return "unknown sizes" if sizes is None else shape_words(sizes)
 
 
-def _start(conversion: Conversion, targets: Indices) -> _Target | None:
-    """Return what the edges are added to, if it is zeros, or the start of a maximum."""
-    value = conversion.input(0)
-    if value is None:
-        return None
-    sparse = conversion.scope.sparse_matrix_of(value)
-    if sparse is not None:
-        return _Target(tuple(sparse.shape.numpy()), lowest=False) if not len(sparse.entries().values) else None
-    filled = _filled(conversion, value)
-    if filled is not None:
-        return _Target(filled[0], lowest=False) if filled[1] == 0.0 else None
-    lowered = value.producer()
-    if lowered is not None and _is_lowest_at(conversion, lowered):
-        conversion.replaces([lowered])
-        filled = None if lowered.inputs[0] is None else _filled(conversion, lowered.inputs[0])
-        return _Target(filled[0], lowest=True) if filled is not None and filled[1] == 0.0 else None
-    array = conversion.scope.constant_of(value)
-    if array is None or array.dtype != np.float32:
-        return None
-    if not array.any():
-        return _Target(array.shape, lowest=False)
-    ends = np.zeros(array.shape[-2] if array.ndim > 1 else 0, np.bool_)
-    ends[targets[(targets >= -len(ends)) & (targets < len(ends))]] = True
-    fits = array.ndim == 2 and bool((array[ends] <= LOWEST).all()) and not array[~ends].any()
-    return _Target(array.shape, lowest=True) if fits else None
+@dataclass(frozen=True)
+class _LowestAt(Pattern):
+    """A constant that is the lowest float where an edge ends, else 0: the hole gets a `Fill`."""
+
+    name: str
+    targets: str
+
+    def meet(self, value: onnx_ir.Value | None, match: Match) -> None:
+        array, targets = match.constant(value), match.holes[self.targets]
+        if array is None or array.dtype != np.float32 or array.ndim != 2 or not isinstance(targets, np.ndarray):
+            raise match.mismatch("the lowest float where an edge ends, else 0", value)
+        ends = np.zeros(len(array), np.bool_)
+        ends[targets[(targets >= -len(ends)) & (targets < len(ends))]] = True
+        if not is_lowest(array[ends].max(initial=-np.inf)) or array[~ends].any():
+            raise match.mismatch("the lowest float where an edge ends, else 0", value)
+        match.bind(self.name, Fill(0.0, tuple(map(Size.known, array.shape))))
 
 
-def _filled(conversion: Conversion, value: onnx_ir.Value) -> tuple[tuple[int, ...], float] | None:
-    """Return the shape and the number of a ConstantOfShape; None for anything else."""
-    sparse, array = conversion.scope.sparse_matrix_of(value), None
-    if sparse is not None:
-        return (tuple(sparse.shape.numpy()), 0.0) if not len(sparse.entries().values) else None
-    node = value.producer()
-    if node is None or (node.domain, node.op_type) != ("", "ConstantOfShape") or node.inputs[0] is None:
-        array = conversion.scope.constant_of(value)
-        known = array is not None and array.dtype == np.float32 and array.size > 0 and (array == array.flat[0]).all()
-        return (array.shape, float(array.flat[0])) if array is not None and known else None
-    sizes = conversion.scope.shape_value_of(node.inputs[0])
-    if sizes is None or not all(is_known(size) for size in sizes.sizes):
-        return None
-    conversion.replaces([node])
-    fill = node.attributes.get("value")
-    number = 0.0 if fill is None else float(fill.as_tensor().numpy().reshape(-1)[0])
-    return tuple(int(size.coefficient) for size in sizes.sizes), number
-
-
-def _is_lowest_at(conversion: Conversion, node: onnx_ir.Node) -> bool:
-    """Return whether a node puts the lowest float where edges end, and leaves its first input as it is elsewhere."""
-    if (node.domain, node.op_type) != ("", "ScatterElements") or node.inputs[2] is None:
-        return False
-    reduction = node.attributes.get("reduction")
-    filled = _filled(conversion, node.inputs[2])
-    lowest = (
-        filled is not None and filled[1] <= float(LOWEST) and reduction is not None and reduction.as_string() == "min"
+def _messages() -> Pattern:
+    """Return the pattern of values of nodes that are gathered along edges, and weighted."""
+    x, axis = Hole("x"), Hole("gathered axis")
+    messages: Pattern = (
+        GATHER(x, Listed("sources"), axis=axis)
+        | GATHER_ND(x, Listed("sources", rank=2), batch_dims=0)
+        | GATHER_ELEMENTS(x, Spread("sources", -2, "width"), axis=axis)
     )
-    return lowest and node.inputs[1] is conversion.input(1)
-
-
-def _messages(conversion: Conversion, value: onnx_ir.Value, edge_count: int) -> _Messages:
-    """Return what travels along the edges, as far as it is known."""
-    found = _Messages(value)
     for _ in range(MOST_BETWEEN):
-        node = found.values.producer()
-        if node is None or node.domain != "" or node.inputs[0] is None:
-            return found
-        first, rest = node.inputs[0], node.inputs[1:]
-        match node.op_type:
-            case "Identity":
-                found.values = first
-            case "Mul" if rest[0] is not None and _is_weighted(conversion, found, (first, rest[0]), edge_count):
-                pass
-            case "Slice" if _is_whole(conversion, rest, edge_count):
-                found.values = first
-            case "Gather" | "GatherND" | "GatherElements" if rest[0] is not None:
-                found.sources = _sources(conversion, node, rest[0])
-                found.values = first
-            case _:
-                return found
-        found.nodes.append(node)
-        if found.sources is not None:
-            return found
-    return found
+        messages = MUL.optional(messages, Weight("weights"))
+    return Uncut(messages)
 
 
-def _is_weighted(
-    conversion: Conversion, found: _Messages, operands: tuple[onnx_ir.Value, onnx_ir.Value], edge_count: int
-) -> bool:
-    """Note the weights of edges that messages are multiplied by; return whether they are such."""
-    for messages, factor in (operands, operands[::-1]):
-        array = conversion.scope.constant_of(factor)
-        if array is None or array.dtype != np.float32:
-            continue
-        if array.size != 1 and (array.ndim < 2 or array.shape[-2:] != (edge_count, 1) or array.size != edge_count):
-            return False
-        weights = np.broadcast_to(array.astype(np.float32, copy=False).reshape(-1), (edge_count,))
-        found.weights = weights if found.weights is None else found.weights * weights
-        found.values = messages
-        return True
-    return False
+ZEROS: Final = Filled("start", "zeros", is_zero)
+INDEX: Final = Hole("index", Spread("targets", -2, "width"))
 
+SUMS: Final = SCATTER_ELEMENTS(ZEROS, INDEX, _messages(), axis=Hole("axis"), reduction="add")
+SUMS_OF_ROWS: Final = SCATTER_ND(ZEROS, Listed("targets", rank=2), _messages(), reduction="add")
 
-def _is_whole(conversion: Conversion, bounds: Sequence[onnx_ir.Value | None], edge_count: int) -> bool:
-    """Return whether a Slice of [E, F] leaves nothing out: exporters cut updates to the size of their index."""
-    values = [None if bound is None else conversion.scope.shape_value_of(bound) for bound in bounds]
-    known = [[size.coefficient for size in value.sizes if is_known(size)] for value in values if value is not None]
-    if len(known) != len(bounds) or len(known) != 2:
-        return False
-    starts, ends = known
-    # the updates are no larger than the index, which has as many features as the nodes: that is checked by onnxruntime
-    return len(starts) == len(ends) == 2 and not any(starts) and ends[0] >= edge_count
-
-
-def _sources(conversion: Conversion, node: onnx_ir.Node, index: onnx_ir.Value) -> Indices | None:
-    """Return the source of each edge, where a node gathers rows by constants."""
-    axis = node.attributes.get("axis")
-    number = 0 if axis is None else axis.as_int()
-    # inside of functions values have no types of their own
-    nodes = node.inputs[0]
-    sizes = None if nodes is None else conversion.scope.sizes_of_onnx_value(nodes)
-    shape = sizes if sizes is not None else node.outputs[0].shape
-    rank = None if shape is None else len(shape)
-    if node.op_type == "GatherElements":
-        return _index_of_rows(conversion, index) if number in (-2, (rank or 2) - 2) else None
-    array = conversion.scope.constant_of(index)
-    if array is None or array.dtype.kind != "i":
-        return None
-    if node.op_type == "GatherND":
-        batch = node.attributes.get("batch_dims")
-        rows = array.ndim == 2 and array.shape[1] == 1 and (batch is None or batch.as_int() == 0)
-        return array.reshape(-1).astype(np.int64) if rows else None
-    if array.ndim != 1 or number not in (-2, (rank or 2) - 2):
-        return None
-    return array.astype(np.int64)
+LOWERED: Final = SCATTER_ELEMENTS(
+    ZEROS, INDEX, Filled("", "the lowest float", is_lowest), axis=Hole("axis"), reduction="min"
+)
+MAXIMA: Final = SCATTER_ELEMENTS(
+    LOWERED | _LowestAt("start", "targets"), INDEX, _messages(), axis=Hole("axis"), reduction="max"
+)
 
 
 def _size(shape: Sequence[int]) -> int:

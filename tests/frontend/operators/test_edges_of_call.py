@@ -58,17 +58,17 @@ def test_layers_of_one_graph_sort_its_edges_once() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (SUM.replace("ConstantOfShape (xs)", "Identity (x)"), "accepted are zeros for each node and feature"),
+        (SUM.replace("ConstantOfShape (xs)", "Identity (x)"), "expected zeros, got Identity z"),
         (
             SUM.replace("Expand (u, of)", "Identity (rows)").replace("u = U", "rows = Expand (r, of) v = U"),
-            "a target for",
+            "expected a target for each edge that all features share",
         ),
-        (SUM.replace("Mul (w, g)", "Div (g, w)"), "accepted is what Gather takes from nodes"),
+        (SUM.replace("Mul (w, g)", "Div (g, w)"), "expected Gather or GatherND or GatherElements, got Div m"),
         (
             MAXIMUM.replace("m = Gather", "o = Gather").replace("u = U", "m = Mul (o, w) u = U"),
-            "accepted are edges without",
+            "expected a maximum of edges without weights",
         ),
-        (MAXIMUM.replace('"min"', '"max"'), "accepted are zeros for each node and feature"),
+        (MAXIMUM.replace('"min"', '"max"'), "expected ScatterElements with reduction=min, got max"),
     ],
 )
 def test_other_sums_are_none_over_edges_of_a_call(text: str, message: str) -> None:

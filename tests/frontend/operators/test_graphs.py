@@ -92,26 +92,31 @@ def test_a_sum_over_edges_is_an_aggregation_in_every_form(form: str) -> None:
 @pytest.mark.parametrize(
     ("text", "constants", "message"),
     [
-        ("y = ScatterElements <axis = 0> (z, te, x)", {}, "attribute reduction=none, accepted are add and max"),
+        ("y = ScatterElements <axis = 0> (z, te, x)", {}, "expected reduction=add or max, got none"),
         (
             'g = Gather <axis = 0> (x, s) y = ScatterElements <axis = 0, reduction = "add"> (z, te, g)',
             {"s": INDICES[0] + NODES},
-            f"of {NODES} nodes, accepted are {-NODES} to {NODES - 1}",
+            f"expected indices of {NODES} nodes, {-NODES} to {NODES - 1}, got ",
         ),
         (
             'g = Gather <axis = 0> (x, s) y = ScatterElements <axis = 0, reduction = "add"> (z, te, g)',
             {"te": np.arange(EDGES * FEATURES).reshape(EDGES, FEATURES) % NODES},
-            "not the same for all features",
+            "expected a target for each edge that all features share, got int64[30, 5] te",
         ),
         (
             'g = Gather <axis = 0> (x, s) y = ScatterElements <axis = 0, reduction = "max"> (z, te, g)',
             {},
-            "accepted are the lowest float where an edge ends, else 0",
+            "expected ScatterElements or the lowest float where an edge ends, else 0, got float32[11, 5] z",
         ),
         (
             'g = Relu (x) y = ScatterElements <axis = 0, reduction = "add"> (z, te, g)',
             {"te": SPREAD[:NODES]},
-            "what comes along the edges is not gathered from nodes by a constant index",
+            "expected Gather or GatherND or GatherElements, got Relu g",
+        ),
+        (
+            'g = GatherElements <axis = 0> (x, se) y = ScatterElements <axis = 0, reduction = "add"> (z, te, g)',
+            {"se": CONSTANTS["se"][:, :3], "te": SPREAD[:, :3]},
+            f"expected an index for all {FEATURES} features, got one for 3",
         ),
     ],
 )
