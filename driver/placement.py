@@ -22,9 +22,8 @@ from ..frontend.import_model import Imported
 from ..frontend.multiply_adds import MULTIPLYING, NodeWork, work_of_nodes
 from ..frontend.operators.quantized import NO_KERNEL_OF_BYTES, YIELDS_CODES
 from ..frontend.operators.table import LAYERS
-from ..frontend.sparse_weights import LEAST_ZEROS, all_dense
+from ..frontend.sparse_weights import LEAST_ZEROS, all_dense, weight_zeros
 from ..frontend.translation import NO_CONVOLUTION, NO_MOVES, node_identity
-from ..frontend.weight_zeros import weight_zeros
 from ..passes.deployment.form_sparse_networks import LEFT
 
 UNKNOWN_OPERATOR: Final = "is not covered"

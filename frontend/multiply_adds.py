@@ -9,7 +9,7 @@ import onnx_ir
 
 from .fold_model import fold_model, inferred_shapes
 from .folding.known_constants import is_constant
-from .weight_zeros import WEIGHTS_OF_CODES
+from .sparse_weights import WEIGHTS_OF_CODES
 
 LONG: Final = 128
 """Size of a free axis that is not the first one: a length."""
@@ -42,7 +42,7 @@ def work_of_nodes(model: onnx_ir.Model) -> dict[str, NodeWork]:
         output = _numbers(shapes.get(node.outputs[0].name or "")) if node.outputs else None
         codes = WEIGHTS_OF_CODES.get(node.op_type)
         if codes is not None and count is None and node.outputs:
-            found |= _work_of_codes(node, _numbers(shapes.get(_name(node, codes.weight))), output)
+            found |= _work_of_codes(node, _numbers(shapes.get(_name(node, codes))), output)
         if count is None or output is None:
             continue
         inputs = [_numbers(shapes.get(value.name or "")) if value is not None else () for value in node.inputs]

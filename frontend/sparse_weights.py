@@ -45,6 +45,9 @@ LAYERS: Final[Mapping[tuple[str, str], Places]] = {
 }
 """Operators that gain by zeros in their weights."""
 
+WEIGHTS_OF_CODES: Final = {operator: places.weights[0] for (_, operator), places in LAYERS.items() if places.zero >= 0}
+"""Operator on codes -> the input that is its weight."""
+
 GRAPHS: Final = frozenset({("", "ScatterElements"), ("", "ScatterND"), ("com.microsoft", "SparseToDenseMatMul")})
 """Operators that may gain whatever the weights are: sums over the edges of a graph."""
 
@@ -110,6 +113,26 @@ def has_sparse_convolution(graph: WeightGraph) -> bool:
     """Return whether a convolution has a constant weight that is mostly zeros, of floats or of codes."""
     look = _Look(graph)
     return any((look.zeros(node, CONVOLUTIONS) or 0.0) >= IMAGE_ZEROS for node in graph.nodes)
+
+
+def weight_zeros(node: "onnx_ir.Node", version: int) -> float | None:
+    """Return the share of zeros in the weight of a layer; None where it is no constant of this graph."""
+    from .folding.dequantized_constants import is_dequantized, zero_share
+    from .folding.known_constants import is_constant
+
+    inputs = [*node.inputs, *[None] * 6]
+    places = LAYERS.get((node.domain, node.op_type), Places((0, 1)))
+    if places.zero >= 0:
+        axis = 0 if (node.domain, node.op_type) in CONVOLUTIONS else -1
+        return zero_share(inputs[places.weights[0]], inputs[places.zero], version, axis)
+    for value in filter(None, inputs[:2]):
+        if is_constant(value, version):
+            return zero_share(value, None, version)
+        source = value.producer() if is_dequantized(value) else None
+        codes = None if source is None else source.inputs[0]
+        if source is not None and codes is not None and is_constant(codes, version):
+            return zero_share(codes, [*source.inputs, None][2], version)
+    return None
 
 
 class _Look:

@@ -12,7 +12,7 @@ from ..attributes.activations import ActivationAttr, Floats, activate
 from ..ops.attention import Attention, AttentionOp, PastAttentionOp
 from ..ops.constants import SparseConstantOp
 from ..ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
-from ..ops.graphs.aggregate import AggregateOp
+from ..ops.graphs.aggregate import LOWEST, AggregateOp
 from ..ops.graphs.attend_edges import AttendEdgesOp, AttendsEdges
 from ..ops.graphs.attend_sorted import AttendSortedOp
 from ..ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
@@ -130,7 +130,7 @@ def _aggregate(op: AggregateOp, x: Floats, graph: Floats, bias: Floats | None = 
     if op.maximum is None:
         result = graph.T @ x
     else:
-        result = np.full((*x.shape[:-2], graph.shape[1], x.shape[-1]), np.finfo(np.float32).min, x.dtype)
+        result = np.full((*x.shape[:-2], graph.shape[1], x.shape[-1]), LOWEST, x.dtype)
         for source, target in zip(*np.nonzero(graph), strict=True):
             result[..., target, :] = np.maximum(result[..., target, :], x[..., source, :])
         result[..., ~graph.any(axis=0), :] = 0.0

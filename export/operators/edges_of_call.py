@@ -11,10 +11,11 @@ from typing import NamedTuple
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
+from ...dialect.ops.graphs.aggregate import LOWEST
 from ...dialect.ops.graphs.attend_sorted import AttendSortedOp
 from ...dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
 from ..writing.node_builder import NodeBuilder
-from .graphs import LOWEST, Edges, attended, fill_of, with_bias_and_activation
+from .graphs import Edges, attended, fill_of, with_bias_and_activation
 
 
 def emit_edge_list(op: EdgeListOp, builder: NodeBuilder) -> Sequence[ir.Value]:

@@ -9,13 +9,11 @@ import numpy as np
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from ...dialect.ops.graphs.aggregate import MAXIMA_SINCE, SUMS_SINCE, AggregateOp, CombinesEdges
+from ...dialect.ops.graphs.aggregate import LOWEST, MAXIMA_SINCE, SUMS_SINCE, AggregateOp, CombinesEdges
 from ...dialect.ops.graphs.attend_edges import AttendEdgesOp, AttendsEdges
 from ...dialect.tensors import DYNAMIC, shape_of
 from ..writing.node_builder import NodeBuilder
 from .elementwise import emit_activation
-
-LOWEST = float(np.finfo(np.float32).min)
 
 
 def emit_aggregate(op: AggregateOp, builder: NodeBuilder) -> tuple[ir.Value]:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from llvmlite import ir
 
 from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.graphs.aggregate import LOWEST
 from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import (
     ALIGNMENT,
@@ -32,8 +33,6 @@ from ..llvm.builder import (
 from ..llvm.prefetch import fetch_lines
 from ..llvm.vectors import FLOAT, Lanes
 from .packing import AHEAD
-
-LOWEST: Final = -3.4028234663852886e38
 
 SUMS: Final = {16: 16, 8: 8, 4: 8}
 """Vectors of sums that stay in registers, by the floats of one."""

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.graphs.aggregate import LOWEST
 from ...dialect.ops.graphs.attend_edges import EdgeSoftmax
 from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import (
@@ -36,7 +37,6 @@ from ..llvm.prefetch import fetch_lines
 from ..llvm.transcendental import exp
 from ..llvm.vectors import FLOAT, Lanes, int_constants
 from .aggregate import (
-    LOWEST,
     MOST_LINES,
     SUMS,
     Edges,

@@ -9,7 +9,7 @@ import pytest
 
 import redpebble
 from redpebble.frontend.reading.model_source import read_model
-from redpebble.frontend.weight_zeros import weight_zeros
+from redpebble.frontend.sparse_weights import weight_zeros
 from redpebble.models.pruned_weights import random_weight
 
 WIDTH = 256

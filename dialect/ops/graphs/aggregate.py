@@ -32,6 +32,9 @@ SUMS_SINCE: Final = 16
 MAXIMA_SINCE: Final = 18
 """The opset from which ScatterElements compares."""
 
+LOWEST: Final = -3.4028234663852886e38
+"""The lowest float: maxima start from it, so that it stands for nothing."""
+
 
 class _GraphAxes(HasAxisMap):
     """Nodes have numbers, which the edges name; features stay apart."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ....dialect.ops.constants import ConstantOp
+from ....dialect.ops.graphs.aggregate import LOWEST
 from ....dialect.ops.graphs.edges_of_call import EdgeListOp, SortEdgesOp
 from ....dialect.provenance import value_name
 from ....dialect.shape_inference import described_by
@@ -25,9 +26,6 @@ Indices = NDArray[np.int64]
 Ends = Indices | onnx_ir.Value
 """Nodes at one end of all edges: numbers, or the value that a call computes them in."""
 
-LOWEST: Final = -3.4e38
-"""Values up to this one stand for nothing in a maximum."""
-
 SHAPING: Final = ("Identity", "Reshape", "Squeeze", "Unsqueeze")
 """Operators that leave the values of [edges] and [edges, 1] as they are."""
 
@@ -38,8 +36,8 @@ def is_zero(number: float) -> bool:
 
 
 def is_lowest(number: float) -> bool:
-    """Return whether a number stands for nothing in a maximum."""
-    return number <= LOWEST
+    """Return whether a number stands for nothing in a maximum: the lowest float, maybe in few digits (-3.4e38)."""
+    return number <= LOWEST * (1 - 1e-3)
 
 
 @dataclass(frozen=True)
