@@ -8,7 +8,7 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lowering.calls.pool import FRAME_WORDS, PoolFrame
+from ..lowering.calls.pool import PoolFrame
 from ..lowering.calls.table import Frame, Header, Split
 from ..lowering.program import Program
 from .call_code import call_code
@@ -44,29 +44,29 @@ def new_call(network: LoadedNetwork, symbols: Mapping[str, int], pool: ThreadPoo
         ValueError: the sizes do not fit each other.
     """
     code, header = call_code().functions, network.table
-    buffers = int(header[Header.Inputs] + header[Header.Outputs] + header[Header.Temporaries])
+    buffers = int(header[Header.inputs] + header[Header.outputs] + header[Header.temporaries])
     parts = {
-        Frame.Symbols: len(symbols),
-        Frame.Values: int(header[Header.Expressions]),
-        Frame.Buffers: buffers,
-        Frame.Splits: len(Split) * int(header[Header.Steps]),
+        Frame.symbols: len(symbols),
+        Frame.values: int(header[Header.expressions]),
+        Frame.buffers: buffers,
+        Frame.splits: Split.word_count * int(header[Header.steps]),
     }
-    starts = [*accumulate(parts.values(), initial=FRAME_WORDS)]
+    starts = [*accumulate(parts.values(), initial=PoolFrame.word_count)]
     words = aligned_bytes(8 * starts[-1]).view(np.int64)
     frame = address_of(words)
     for part, start in zip(parts, starts, strict=False):
         words[part] = frame + 8 * start
-    words[Frame.Header] = address_of(network.table)
-    words[Frame.Threads] = 1 if pool is None else pool.threads
-    words[PoolFrame.Pool] = 0 if pool is None else pool.address
+    words[Frame.header] = address_of(network.table)
+    words[Frame.threads] = 1 if pool is None else pool.threads
+    words[PoolFrame.pool] = 0 if pool is None else pool.address
     words[starts[0] : starts[1]] = list(symbols.values())
     code["prepare"](frame)
-    if words[PoolFrame.Status]:
+    if words[PoolFrame.status]:
         raise ValueError(_problem(network.program, symbols))
-    memory = aligned_bytes(int(words[PoolFrame.Bytes]))
+    memory = aligned_bytes(int(words[PoolFrame.bytes]))
     code["place"](frame, address_of(memory))
-    splits = words[starts[3] : starts[4]].reshape(-1, len(Split))
-    is_parallel = bool((splits[:, Split.Workers] > 1).any())
+    splits = words[starts[3] : starts[4]].reshape(-1, Split.word_count)
+    is_parallel = bool((splits[:, Split.workers] > 1).any())
     native = NativeCall(partial(code["run_in_pool" if is_parallel else "run"], frame))
     if pool is not None and is_parallel:
         pool.add(native)

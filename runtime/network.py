@@ -20,7 +20,7 @@ from ..lowering.calls.python_call import (
     CONTIGUOUS,
     OBJECT_BYTES,
     OUTPUT_WORDS,
-    ArrayWord,
+    Array,
     Entry,
     Input,
 )
@@ -71,8 +71,9 @@ def python_call(
         return []
     shapes = [np.array(shape, dtype=np.int64) for shape in inputs.values()]
     arguments = [(shape, FLOAT32) for shape in outputs]
-    words = aligned_bytes(8 * (len(Entry) + len(Input) * len(inputs) + OUTPUT_WORDS * len(outputs))).view(np.int64)
-    words[: len(Entry)] = [
+    input_words, output_words = Input.word_count * len(inputs), OUTPUT_WORDS * len(outputs)
+    words = aligned_bytes(8 * (Entry.word_count + input_words + output_words)).view(np.int64)
+    words[: Entry.word_count] = [
         0,
         call.frame,
         call_code().addresses["run"],
@@ -81,7 +82,7 @@ def python_call(
         len(outputs),
         *map(id, (None, dict, np.ndarray, FLOAT32, np.empty)),
     ]
-    given = words[len(Entry) :][: len(Input) * len(inputs)].reshape(len(inputs), len(Input))
+    given = words[Entry.word_count :][:input_words].reshape(len(inputs), Input.word_count)
     for row, name, shape in zip(given, inputs, shapes, strict=True):
         row[:] = [id(name), len(shape), address_of(shape), 0]
     words[words.size - len(outputs) :] = [*map(id, arguments)]
@@ -107,10 +108,10 @@ def _is_known_layout() -> bool:
     if object.__basicsize__ != OBJECT_BYTES or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     probe = np.empty((3, 5), dtype=FLOAT32)
-    words = np.ctypeslib.as_array((ctypes.c_int64 * (ArrayWord.Flags + 1)).from_address(id(probe)))
-    shape = (ctypes.c_int64 * 2).from_address(int(words[ArrayWord.Shape]))
-    found = words[1], words[ArrayWord.Data], words[ArrayWord.Dtype], int(words[ArrayWord.Rank]) & 0xFFFFFFFF
-    flags = int(words[ArrayWord.Flags]) & 0xFFFFFFFF
+    words = np.ctypeslib.as_array((ctypes.c_int64 * (Array.flags + 1)).from_address(id(probe)))
+    shape = (ctypes.c_int64 * 2).from_address(int(words[Array.shape]))
+    found = words[1], words[Array.data], words[Array.dtype], int(words[Array.rank]) & 0xFFFFFFFF
+    flags = int(words[Array.flags]) & 0xFFFFFFFF
     expected = id(np.ndarray), address_of(probe), id(FLOAT32), probe.ndim
     return found == expected and tuple(shape) == probe.shape and flags == probe.flags.num and bool(flags & CONTIGUOUS)
 

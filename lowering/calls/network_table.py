@@ -135,41 +135,41 @@ class _TableBuilder:
         steps, widths = self._steps()
         temporaries, areas = self._temporary_offsets()
         ranks = [len(tensor.shape) for tensor in (*program.inputs, *program.outputs)]
-        header: dict[Header, int] = {
-            Header.Inputs: len(program.inputs),
-            Header.Outputs: len(program.outputs),
-            Header.Symbols: len(self.names),
-            Header.Expressions: len(self.expressions),
-            Header.Equals: len(program.equal),
-            Header.FirstEqual: first_equal,
-            Header.Leasts: len(program.least),
-            Header.Steps: len(program.steps),
-            Header.Temporaries: len(program.temporaries),
-            Header.Areas: len(areas),
-            Header.ScratchBytes: _round_up(program.scratch_bytes),
-            Header.MostRank: max(ranks, default=0),
-            Header.StartNs: self.costs.start_ns,
-            Header.ChunkRows: self.costs.chunk_rows,
+        header: dict[int, int] = {
+            Header.inputs: len(program.inputs),
+            Header.outputs: len(program.outputs),
+            Header.symbols: len(self.names),
+            Header.expressions: len(self.expressions),
+            Header.equals: len(program.equal),
+            Header.first_equal: first_equal,
+            Header.leasts: len(program.least),
+            Header.steps: len(program.steps),
+            Header.temporaries: len(program.temporaries),
+            Header.areas: len(areas),
+            Header.scratch_bytes: _round_up(program.scratch_bytes),
+            Header.most_rank: max(ranks, default=0),
+            Header.start_ns: self.costs.start_ns,
+            Header.chunk_rows: self.costs.chunk_rows,
         }
-        tables: dict[Header, Sequence[Word]] = {
-            Header.InputShapes: input_shapes,
-            Header.OutputShapes: output_shapes,
-            Header.ExpressionTable: [word for size in self.expressions for word in self._terms(size)],
-            Header.StepTable: steps,
-            Header.TemporaryTable: [word for offset in temporaries for word in offset],
-            Header.AreaTable: [word for area in areas for word in area],
-            Header.Constants: [Pointer(name) for name in self.symbols.constants],
-            Header.OutputNumbers: _numbers(self.numbers.outputs, len(program.outputs)),
-            Header.InputNumbers: _numbers(self.numbers.inputs, len(program.inputs)),
-            Header.InputTypes: [ELEMENT_TYPES[tensor.dtype] for tensor in program.inputs],
-            Header.OutputTypes: [ELEMENT_TYPES[tensor.dtype] for tensor in program.outputs],
+        tables: dict[int, Sequence[Word]] = {
+            Header.input_shapes: input_shapes,
+            Header.output_shapes: output_shapes,
+            Header.expression_table: [word for size in self.expressions for word in self._terms(size)],
+            Header.step_table: steps,
+            Header.temporary_table: [word for offset in temporaries for word in offset],
+            Header.area_table: [word for area in areas for word in area],
+            Header.constants: [Pointer(name) for name in self.symbols.constants],
+            Header.output_numbers: _numbers(self.numbers.outputs, len(program.outputs)),
+            Header.input_numbers: _numbers(self.numbers.inputs, len(program.inputs)),
+            Header.input_types: [ELEMENT_TYPES[tensor.dtype] for tensor in program.inputs],
+            Header.output_types: [ELEMENT_TYPES[tensor.dtype] for tensor in program.outputs],
         }
         return self._joined(header, widths, tables)
 
     def _joined(
-        self, header: Mapping[Header, int], widths: Sequence[int], tables: Mapping[Header, Sequence[Word]]
+        self, header: Mapping[int, int], widths: Sequence[int], tables: Mapping[int, Sequence[Word]]
     ) -> WordTable:
-        words: list[Word] = [*(header.get(word, 0) for word in Header), *widths]
+        words: list[Word] = [*(header.get(word, 0) for word in range(Header.word_count)), *widths]
         for entry, content in tables.items():
             start = WORD_BYTES * len(words)
             words[entry] = Pointer(self.symbols.table, start)
@@ -206,17 +206,17 @@ class _TableBuilder:
         for step in self.program.steps:
             tiled = step.tiled
             shared = tiled.shared if tiled is not None else None
-            words: dict[Step, Word] = {
-                Step.Function: Pointer(self.symbols.prefix + step.symbol),
-                Step.Rows: -1 if step.rows is None else self._expression(step.rows),
-                Step.SameFrom: tiled.same_from if tiled is not None else 0,
-                Step.Shared: 0 if shared is None else Pointer(self.symbols.prefix + shared),
-                Step.Widths: len(tiled.times) if tiled is not None else 0,
-                Step.SerialRows: self.costs.start_connections // connections,
-                Step.MayFail: int(step.may_fail),
-                Step.WidthTable: Pointer(self.symbols.table, WORD_BYTES * (len(Header) + len(widths))),
+            words: dict[int, Word] = {
+                Step.function: Pointer(self.symbols.prefix + step.symbol),
+                Step.rows: -1 if step.rows is None else self._expression(step.rows),
+                Step.same_from: tiled.same_from if tiled is not None else 0,
+                Step.shared: 0 if shared is None else Pointer(self.symbols.prefix + shared),
+                Step.widths: len(tiled.times) if tiled is not None else 0,
+                Step.serial_rows: self.costs.start_connections // connections,
+                Step.may_fail: int(step.may_fail),
+                Step.width_table: Pointer(self.symbols.table, WORD_BYTES * (Header.word_count + len(widths))),
             }
-            steps += [words[word] for word in Step]
+            steps += [words[word] for word in range(Step.word_count)]
             widths += _width_words(step)
         return steps, widths
 

@@ -9,53 +9,51 @@ for the call under way: no call gets the threads any more, however many are made
 """
 
 from collections.abc import Callable
-from enum import IntEnum, IntFlag
+from enum import IntFlag
 from typing import Final
 
 from llvmlite import ir
 
-from ..llvm.builder import I32, I64, POINTER, VOID, i64
+from ..llvm.flow import Blocks, when
+from ..llvm.values import I32, I64, POINTER, Number, Truth
 from .python_call import CALL_FROM_PYTHON, emit_python_call
 from .sizes import emit_sizes
 from .split import emit_split
 from .steps import LINE, Waiting, emit_relax, emit_steps, emit_team
-from .table import Frame, Header
-from .words import NULL, Body, WordCode
+from .table import Frame
+from .words import NULL, Shared, Struct, WordCode, Words, address, number, rarely
 
 
-class PoolFrame(IntEnum):
-    """Words of a call in this process, behind those of `Frame`."""
-
-    Pool = len(Frame)
-    Status = len(Frame) + 1
-    """0, or the `Problem` of the sizes."""
-    Bytes = len(Frame) + 2
-    """Bytes of the memory that the call needs."""
-
-
-FRAME_WORDS: Final = len(Frame) + len(PoolFrame)
-
-
-class Pool(IntEnum):
+class Pool(Struct):
     """Words of a pool."""
 
-    Generation = 0
+    generation = Shared(0)
     """Number of tasks that there have been."""
-    Finished = LINE
+    finished = Shared(LINE)
     """Number of workers that are done with the task."""
-    Sleepers = 2 * LINE
-    Stopped = 2 * LINE + 1
-    Threads = 2 * LINE + 2
-    WakerCpu = 2 * LINE + 3
+    sleepers = Shared(2 * LINE)
+    stopped = Shared()
+    threads = number()
+    waker_cpu = Shared()
     """CPU of the thread that woke the sleepers last."""
-    Use = 3 * LINE
+    use = Shared(3 * LINE)
     """The flags of `Use` that are set."""
-    Function = 4 * LINE
+    function = address(Words, 4 * LINE)
     """Task: `void (memory, number)`, its memory, and the threads that do it."""
-    Memory = 4 * LINE + 1
-    Workers = 4 * LINE + 2
-    Mutex = 5 * LINE
-    Condition = 7 * LINE
+    memory = address(Words)
+    workers = number()
+    mutex = Shared(5 * LINE)
+    condition = Shared(7 * LINE)
+
+
+class PoolFrame(Frame):
+    """Words of a call in this process."""
+
+    pool = address(Pool)
+    status = address(Words)
+    """0, or the `Problem` of the sizes."""
+    bytes = number()
+    """Bytes of the memory that the call needs."""
 
 
 class Use(IntFlag):
@@ -72,8 +70,8 @@ POOL_BYTES: Final = 640
 
 WAITING: Final = Waiting(
     1000,  # some tens of microseconds
-    lambda body: body.call("sched_yield"),
-    lambda body, time: body.call("nanosleep", time, NULL),
+    lambda code: code.call("sched_yield"),
+    lambda code, time: code.call("nanosleep", time, NULL),
 )
 
 MASK_BYTES: Final = 128
@@ -136,162 +134,159 @@ def _declare_system(code: WordCode, *, linux: bool) -> None:
 
 def _emit_report(code: WordCode) -> None:
     """Emit `report (frame, problem, left, right) -> status`: the problem, which Python puts into words."""
-    body = code.body("report", POINTER, [POINTER, I64, I64, I64])
-    body.builder.ret(body.builder.inttoptr(body.args[1], POINTER))
+
+    @code.function()
+    def report(_frame: Frame, problem: Number, _left: Number, _right: Number) -> Words:
+        return Words(code.builder, code.builder.inttoptr(problem.value, POINTER))
 
 
 def _emit_wake(code: WordCode) -> None:
     """Emit `wake (pool)`."""
-    body = code.body("wake", VOID, [POINTER])
-    mutex, condition = (body.at(body.args[0], word) for word in (Pool.Mutex, Pool.Condition))
-    body.call("pthread_mutex_lock", mutex)
-    body.call("pthread_cond_broadcast", condition)
-    body.call("pthread_mutex_unlock", mutex)
-    body.builder.ret_void()
+
+    @code.function()
+    def wake(pool: Pool) -> None:
+        mutex, condition = pool.mutex, pool.condition
+        code.call("pthread_mutex_lock", mutex)
+        code.call("pthread_cond_broadcast", condition)
+        code.call("pthread_mutex_unlock", mutex)
 
 
 def _emit_parallel(code: WordCode, *, linux: bool) -> None:
     """Emit `parallel (frame, function, memory, workers) -> status`; the caller is worker 0, and waits for others."""
-    body = code.body("parallel", POINTER, [POINTER, POINTER, POINTER, I64])
-    builder, (frame, function, memory, workers) = body.builder, body.args
-    pool = body.pointer(frame, PoolFrame.Pool)
-    body.put(pool, Pool.Function, function)
-    body.put(pool, Pool.Memory, memory)
-    body.put(pool, Pool.Workers, workers)
-    body.add(pool, Pool.Generation, i64(1), "seq_cst")
-    sleepers = _latest(body, pool, Pool.Sleepers)
-    with body.when(builder.icmp_signed(">", sleepers, i64(0))):
-        cpu = builder.sext(body.call("sched_getcpu"), I64) if linux else i64(-1)
-        body.swap(pool, Pool.WakerCpu, cpu)
-        body.call("wake", pool)
-        body.call("sched_yield")
-    body.run_function(function, [memory, i64(0)])
-    others = builder.sub(body.number(pool, Pool.Threads), i64(1))
-    body.wait_until(lambda: builder.icmp_signed("==", body.current(pool, Pool.Finished), others))
-    body.put(pool, Pool.Finished, i64(0))
-    builder.ret(NULL)
+
+    @code.function()
+    def parallel(frame: PoolFrame, function: Words, memory: Words, workers: Number) -> Words:
+        pool = frame.pool
+        pool.function, pool.memory, pool.workers = function, memory, workers
+        pool.generation.add(1, "seq_cst")
+        with rarely(pool.sleepers.current("seq_cst") > 0):
+            cpu = _cpu(code) if linux else -1
+            pool.waker_cpu.swap(cpu)
+            code.call("wake", pool)
+            code.call("sched_yield")
+        function.call(memory, 0)
+        others = pool.threads - 1
+        code.wait_until(lambda: pool.finished.current() == others)
+        pool.finished[0] = 0
+        return code.null
+
+
+def _cpu(code: WordCode) -> Number:
+    """Return the CPU of this thread."""
+    return Number(code.builder, code.builder.sext(code.call("sched_getcpu"), I64))
 
 
 def _emit_calls(code: WordCode) -> None:
     """Emit `prepare (frame)` and `place (frame, memory)`, then any number of `run (frame)` or `run_in_pool (frame)`."""
-    body = code.body("prepare", VOID, [POINTER], exported=True)
-    builder, (frame,) = body.builder, body.args
-    status = body.call("evaluate", frame)
-    body.put(frame, PoolFrame.Status, status)
-    with body.when(builder.not_(body.is_null(status))):
-        builder.ret_void()
-    scratch = body.number(body.pointer(frame, Frame.Header), Header.ScratchBytes)
-    areas = builder.mul(body.call("split", frame), scratch)
-    body.put(frame, PoolFrame.Bytes, builder.add(body.call("lay_out", frame, NULL), areas))
-    builder.ret_void()
 
-    body = code.body("place", VOID, [POINTER, POINTER], exported=True)
-    body.call("lay_out", *body.args)
-    body.builder.ret_void()
+    @code.function(exported=True)
+    def prepare(frame: PoolFrame) -> None:
+        status = code.address("evaluate", frame)
+        frame.status = status
+        with rarely(~status.is_null()):
+            code.leave()
+        scratch = frame.header.scratch_bytes
+        areas = code.number("split", frame) * scratch
+        frame.bytes = code.number("lay_out", frame, NULL) + areas
 
-    body = code.body("run", VOID, [POINTER], exported=True)
-    body.call("run_steps", body.args[0], i64(1))
-    body.builder.ret_void()
+    @code.function(exported=True)
+    def place(frame: PoolFrame, memory: Words) -> None:
+        code.call("lay_out", frame, memory)
 
-    body = code.body("run_in_pool", VOID, [POINTER], exported=True)
-    builder, (frame,) = body.builder, body.args
-    pool = body.pointer(frame, PoolFrame.Pool)
-    with body.when(builder.not_(body.replace(pool, Pool.Use, i64(0), i64(Use.Call)))):
-        body.call("run_steps", frame, i64(1))  # another call has the threads, or they end
-        builder.ret_void()
-    body.call("run_steps", frame, body.number(frame, Frame.Threads))
-    before = body.add(pool, Pool.Use, i64(-Use.Call))
-    with body.when(builder.icmp_signed("!=", before, i64(Use.Call)), likely=False):
-        body.call("wake", pool)  # `stop` waits for this call
-    builder.ret_void()
+    @code.function(exported=True)
+    def run(frame: PoolFrame) -> None:
+        code.call("run_steps", frame, 1)
+
+    @code.function(exported=True)
+    def run_in_pool(frame: PoolFrame) -> None:
+        pool = frame.pool
+        with rarely(~pool.use.replace(0, Use.Call)):
+            code.call("run_steps", frame, 1)  # another call has the threads, or they end
+            code.leave()
+        code.call("run_steps", frame, frame.threads)
+        before = pool.use.add(-Use.Call)
+        with rarely(before != Use.Call):
+            code.call("wake", pool)  # `stop` waits for this call
 
 
 def _emit_move_away(code: WordCode, *, linux: bool) -> None:
     """Emit `move_away (pool)`: leave the CPU of the thread that has woken this one."""
-    body = code.body("move_away", VOID, [POINTER])
-    builder, (pool,) = body.builder, body.args
-    if linux:
-        mask, whole = body.words(MASK_BYTES // 8), [ir.Constant(I32, 0), i64(MASK_BYTES)]
-        own = builder.sext(body.call("sched_getcpu"), I64)
-        with body.when(builder.icmp_signed("==", own, body.current(pool, Pool.WakerCpu))):
-            failed = body.call("sched_getaffinity", *whole, mask)
-            with body.when(builder.icmp_signed("==", failed, ir.Constant(I32, 0))):
-                word, bit = builder.lshr(own, i64(6)), builder.shl(i64(1), builder.and_(own, i64(63)))
-                cpus = body.number(mask, word)
-                # without this CPU the mask may be empty, which the system refuses
-                for allowed in (builder.and_(cpus, builder.not_(bit)), cpus):
-                    body.put(mask, word, allowed)
-                    body.call("sched_setaffinity", *whole, mask)
-    builder.ret_void()
+
+    @code.function()
+    def move_away(pool: Pool) -> None:
+        if not linux:
+            return
+        mask, whole = code.words(MASK_BYTES // 8), (ir.Constant(I32, 0), MASK_BYTES)
+        own = _cpu(code)
+        is_waker = own == pool.waker_cpu.current()
+        with rarely(is_waker), rarely(code.number("sched_getaffinity", *whole, mask) == 0):
+            word, bit = own >> 6, code.constant(1) << (own & 63)
+            cpus = mask[word]
+            # without this CPU the mask may be empty, which the system refuses
+            for allowed in (cpus & ~bit, cpus):
+                mask[word] = allowed
+                code.call("sched_setaffinity", *whole, mask)
 
 
 def _emit_serve(code: WordCode) -> None:
     """Emit `serve (pool, number)`: do tasks until the pool is stopped."""
-    body = code.body("serve", VOID, [POINTER, I64], exported=True)
-    builder, (pool, number) = body.builder, body.args
-    seen = body.words(1)
-    body.put(seen, 0, i64(0))
-    wait = builder.append_basic_block("wait")
-    builder.branch(wait)
-    builder.position_at_end(wait)
-    last = body.number(seen)
-    body.wait_until(lambda: builder.icmp_signed("!=", body.current(pool, Pool.Generation), last), WAITING.looks)
-    with body.when(builder.icmp_signed("==", body.current(pool, Pool.Generation), last)):
-        _emit_sleep(body, pool, last)
-    body.put(seen, 0, body.current(pool, Pool.Generation))
-    with body.when(builder.icmp_signed("!=", body.current(pool, Pool.Stopped), i64(0))):
-        builder.ret_void()
-    with body.when(builder.icmp_signed("<", number, body.number(pool, Pool.Workers)), likely=True):
-        body.run_function(body.pointer(pool, Pool.Function), [body.pointer(pool, Pool.Memory), number])
-    body.add(pool, Pool.Finished, i64(1))
-    builder.branch(wait)
+
+    @code.function(exported=True)
+    def serve(pool: Pool, number: Number) -> None:
+        seen = code.words()
+        seen[0] = 0
+        flow = Blocks(code.builder, "wait")
+        flow.enter("wait")
+        last = seen[0]
+        code.wait_until(lambda: pool.generation.current() != last, WAITING.looks)
+        with rarely(pool.generation.current() == last):
+            _emit_sleep(code, pool, last)
+        seen[0] = pool.generation.current()
+        with rarely(pool.stopped.current() != 0):
+            code.leave()
+        with when(number < pool.workers, likely=True):
+            pool.function.call(pool.memory, number)
+        pool.finished.add(1)
+        code.builder.branch(flow.blocks["wait"])
 
 
-def _emit_sleep(body: Body, pool: ir.Value, last: ir.Value) -> None:
+def _emit_sleep(code: WordCode, pool: Pool, last: Number) -> None:
     """Emit a sleep until there is another generation than the last one."""
-    builder, mutex = body.builder, body.at(pool, Pool.Mutex)
-    body.call("pthread_mutex_lock", mutex)
-    body.add(pool, Pool.Sleepers, i64(1), "seq_cst")
-    _emit_doze(body, pool, lambda: builder.icmp_signed("!=", _latest(body, pool, Pool.Generation), last))
-    body.add(pool, Pool.Sleepers, i64(-1), "seq_cst")
-    body.call("pthread_mutex_unlock", mutex)
-    body.call("move_away", pool)
+    mutex = pool.mutex
+    code.call("pthread_mutex_lock", mutex)
+    pool.sleepers.add(1, "seq_cst")
+    _emit_doze(code, pool, lambda: pool.generation.current("seq_cst") != last)
+    pool.sleepers.add(-1, "seq_cst")
+    code.call("pthread_mutex_unlock", mutex)
+    code.call("move_away", pool)
 
 
-def _emit_doze(body: Body, pool: ir.Value, is_over: Callable[[], ir.Value]) -> None:
+def _emit_doze(code: WordCode, pool: Pool, is_over: Callable[[], Truth]) -> None:
     """Emit a sleep, with the mutex, until something holds when `wake` is called."""
-    builder = body.builder
-    look, doze, rise = (builder.append_basic_block(name) for name in ("look", "doze", "rise"))
-    builder.branch(look)
-    builder.position_at_end(look)
-    builder.cbranch(is_over(), rise, doze)
-    builder.position_at_end(doze)
-    body.call("pthread_cond_wait", body.at(pool, Pool.Condition), body.at(pool, Pool.Mutex))
-    builder.branch(look)
-    builder.position_at_end(rise)
-
-
-def _latest(body: Body, pool: ir.Value, word: Pool) -> ir.Value:
-    return body.builder.load_atomic(body.at(pool, word), "seq_cst", 8, typ=I64)
+    flow = Blocks(code.builder, "look", "doze", "rise")
+    flow.enter("look")
+    flow.branch(is_over(), "rise", "doze")
+    flow.at("doze")
+    code.call("pthread_cond_wait", pool.condition, pool.mutex)
+    flow.enter("look")
+    flow.at("rise")
 
 
 def _emit_start_and_stop(code: WordCode) -> None:
-    body = code.body("start", VOID, [POINTER, I64], exported=True)
-    pool, threads = body.args
-    body.put(pool, Pool.Threads, threads)
-    body.call("pthread_mutex_init", body.at(pool, Pool.Mutex), NULL)
-    body.call("pthread_cond_init", body.at(pool, Pool.Condition), NULL)
-    body.builder.ret_void()
+    @code.function(exported=True)
+    def start(pool: Pool, threads: Number) -> None:
+        pool.threads = threads
+        code.call("pthread_mutex_init", pool.mutex, NULL)
+        code.call("pthread_cond_init", pool.condition, NULL)
 
-    body = code.body("stop", VOID, [POINTER], exported=True)
-    (pool,) = body.args
-    mutex = body.at(pool, Pool.Mutex)
-    body.builder.atomic_rmw("or", body.at(pool, Pool.Use), i64(Use.Stop), "seq_cst")
-    body.call("pthread_mutex_lock", mutex)
-    # a worker that ended amid a call would be waited for forever
-    _emit_doze(body, pool, lambda: body.builder.icmp_signed("==", _latest(body, pool, Pool.Use), i64(Use.Stop)))
-    body.call("pthread_mutex_unlock", mutex)
-    body.swap(pool, Pool.Stopped, i64(1))
-    body.add(pool, Pool.Generation, i64(1), "seq_cst")
-    body.call("wake", pool)
-    body.builder.ret_void()
+    @code.function(exported=True)
+    def stop(pool: Pool) -> None:
+        mutex = pool.mutex
+        pool.use.set_bits(Use.Stop, "seq_cst")
+        code.call("pthread_mutex_lock", mutex)
+        # a worker that ended amid a call would be waited for forever
+        _emit_doze(code, pool, lambda: pool.use.current("seq_cst") == Use.Stop)
+        code.call("pthread_mutex_unlock", mutex)
+        pool.stopped.swap(1)
+        pool.generation.add(1, "seq_cst")
+        code.call("wake", pool)

@@ -4,33 +4,31 @@ It takes what most calls are: exact arrays of float32, contiguous, of the shapes
 all else it returns None, and the caller goes the long way, which knows what to say.
 """
 
-from enum import IntEnum
 from typing import Final
 
-from llvmlite import ir
-
-from ..llvm.builder import I32, I64, POINTER, VOID, i64
-from .words import NULL, Body, WordCode
+from ..llvm.flow import loop
+from ..llvm.values import I32, I64, POINTER, VOID, Ints, Number
+from .words import NULL, Shared, Struct, WordCode, Words, address, number, rarely
 
 OBJECT_BYTES: Final = 16
 """Bytes of the head of each object: references and type."""
 
 
-class ObjectWord(IntEnum):
+class Object(Struct):
     """Words of any object."""
 
-    Type = 1
+    type = number(1)
 
 
-class ArrayWord(IntEnum):
+class Array(Object):
     """Words of numpy's arrays, as its macros read them in every extension."""
 
-    Data = 2
-    Rank = 3
+    data = address(Words)
+    rank = Shared()
     """An int."""
-    Shape = 4
-    Dtype = 7
-    Flags = 8
+    shape = address(Words)
+    dtype = number(7)
+    flags = Shared()
     """An int."""
 
 
@@ -38,41 +36,45 @@ CONTIGUOUS: Final = 1
 """The flag of arrays that are contiguous, their last axis first."""
 
 
-class Entry(IntEnum):
-    """Words of a prepared call; `Input` and `Output` follow for each of both."""
-
-    Busy = 0
-    """1 while it is under way: another thread goes the long way."""
-    Frame = 1
-    Run = 2
-    """`void (frame)`."""
-    Addresses = 3
-    """The address that the frame has of its inputs and outputs."""
-    Inputs = 4
-    Outputs = 5
-    NoResult = 6
-    """The object None."""
-    DictType = 7
-    ArrayType = 8
-    Float32 = 9
-    """The object of the data type."""
-    Empty = 10
-    """The function that makes an array."""
-
-
-class Input(IntEnum):
+class Input(Struct):
     """Words of an input."""
 
-    Name = 0
-    Rank = 1
-    Shape = 2
+    name = address(Words)
+    rank = number()
+    shape = address(Words)
     """Address of its sizes."""
-    Held = 3
+    held = address(Words)
     """The array of the call under way."""
 
 
+class Entry(Struct):
+    """Words of a prepared call; the words of its inputs and of its outputs follow."""
+
+    busy = Shared()
+    """1 while it is under way: another thread goes the long way."""
+    frame = address(Words)
+    run = address(Words)
+    """`void (frame)`."""
+    addresses = address(Words)
+    """The address that the frame has of its inputs and outputs."""
+    inputs = number()
+    outputs = number()
+    no_result = address(Words)
+    """The object None."""
+    dict_type = number()
+    array_type = number()
+    float32 = number()
+    """The object of the data type."""
+    empty = address(Words)
+    """The function that makes an array."""
+
+    def input(self, number: Number) -> Input:
+        """Return the words of an input."""
+        return self.at(number * Input.word_count + self.word_count).cast(Input)
+
+
 OUTPUT_WORDS: Final = 1
-"""Words of an output: the arguments of `Empty`."""
+"""Words of an output: the arguments of `Entry.empty`."""
 
 CALL_FROM_PYTHON: Final = "call_from_python"
 
@@ -100,102 +102,97 @@ def emit_python_call(code: WordCode) -> None:
     _emit_call(code)
 
 
-def _input(body: Body, entry: ir.Value, number: ir.Value) -> ir.Value:
-    """Return the address of the words of an input."""
-    offset = body.builder.mul(number, i64(len(Input)))
-    return body.at(entry, body.builder.add(offset, i64(len(Entry))))
-
-
 def _emit_release(code: WordCode) -> None:
     """Emit `release (entry, count)`: end the call, which holds the first `count` inputs."""
-    body = code.body("release", VOID, [POINTER, I64])
-    entry, count = body.args
-    with body.each(count) as number:
-        body.call("Py_DecRef", body.pointer(_input(body, entry, number), Input.Held))
-    body.swap(entry, Entry.Busy, i64(0))
-    body.builder.ret_void()
+
+    @code.function()
+    def release(entry: Entry, count: Number) -> None:
+        with loop(count) as number:
+            code.call("Py_DecRef", entry.input(number).held)
+        entry.busy.swap(0)
 
 
 def _emit_take(code: WordCode) -> None:
     """Emit `take (entry, input, array) -> 1 where the array is as the call was prepared for`; it is held from then."""
-    body = code.body("take", I64, [POINTER, POINTER, POINTER])
-    builder, (entry, given, array) = body.builder, body.args
-    with body.when(body.is_null(array)):
-        builder.ret(i64(0))
-    for word, expected in ((ObjectWord.Type, Entry.ArrayType), (ArrayWord.Dtype, Entry.Float32)):
-        with body.when(builder.icmp_unsigned("!=", body.number(array, word), body.number(entry, expected))):
-            builder.ret(i64(0))
-    flags = builder.load(body.at(array, ArrayWord.Flags), typ=I32)
-    is_other = builder.icmp_unsigned("==", builder.and_(flags, ir.Constant(I32, CONTIGUOUS)), ir.Constant(I32, 0))
-    rank = body.number(given, Input.Rank)
-    own_rank = builder.sext(builder.load(body.at(array, ArrayWord.Rank), typ=I32), I64)
-    with body.when(builder.or_(is_other, builder.icmp_signed("!=", own_rank, rank))):
-        builder.ret(i64(0))
-    sizes, expected_sizes = body.pointer(array, ArrayWord.Shape), body.pointer(given, Input.Shape)
-    with (
-        body.each(rank) as axis,
-        body.when(builder.icmp_signed("!=", body.number(sizes, axis), body.number(expected_sizes, axis))),
-    ):
-        builder.ret(i64(0))
-    body.call("Py_IncRef", array)
-    body.put(given, Input.Held, array)
-    builder.ret(i64(1))
+
+    @code.function()
+    def take(entry: Entry, given: Input, array: Array) -> Number:
+        with rarely(array.is_null()):
+            code.leave(0)
+        with rarely(array.type != entry.array_type):
+            code.leave(0)
+        with rarely(array.dtype != entry.float32):
+            code.leave(0)
+        flags = array.flags.cast(Ints).narrow(0)
+        is_other = flags & CONTIGUOUS == 0
+        rank = given.rank
+        own_rank = array.rank.cast(Ints).narrow(0).signed()
+        with rarely(is_other | (own_rank != rank)):
+            code.leave(0)
+        sizes, expected_sizes = array.shape, given.shape
+        with loop(rank) as axis, rarely(sizes[axis] != expected_sizes[axis]):
+            code.leave(0)
+        code.call("Py_IncRef", array)
+        given.held = array
+        return code.constant(1)
 
 
 def _emit_outputs(code: WordCode) -> None:
     """Emit `outputs (entry) -> list of new arrays, or null after an error`; their addresses go to the frame."""
-    body = code.body("outputs", POINTER, [POINTER])
-    builder, (entry,) = body.builder, body.args
-    inputs, count = body.number(entry, Entry.Inputs), body.number(entry, Entry.Outputs)
-    results = body.call("PyList_New", count)
-    with body.when(body.is_null(results)):
-        builder.ret(NULL)
-    first, addresses = _input(body, entry, inputs), body.pointer(entry, Entry.Addresses)
-    with body.each(count) as number:
-        array = body.call("PyObject_Call", body.pointer(entry, Entry.Empty), body.pointer(first, number), NULL)
-        with body.when(body.is_null(array)):
-            body.call("Py_DecRef", results)
-            builder.ret(NULL)
-        body.call("PyList_SetItem", results, number, array)
-        body.put(addresses, builder.add(inputs, number), body.pointer(array, ArrayWord.Data))
-    builder.ret(results)
+
+    @code.function()
+    def outputs(entry: Entry) -> Words:
+        inputs, count = entry.inputs, entry.outputs
+        results = code.address("PyList_New", count)
+        with rarely(results.is_null()):
+            code.leave(NULL)
+        first, addresses = entry.input(inputs), entry.addresses
+        with loop(count) as number:
+            array = code.address("PyObject_Call", entry.empty, first.to(number), NULL).cast(Array)
+            with rarely(array.is_null()):
+                code.call("Py_DecRef", results)
+                code.leave(NULL)
+            code.call("PyList_SetItem", results, number, array)
+            place = inputs + number
+            addresses[place] = array.data
+        return results
 
 
 def _emit_call(code: WordCode) -> None:
-    body = code.body(CALL_FROM_PYTHON, POINTER, [POINTER, POINTER], exported=True)
-    builder, (words, feeds) = body.builder, body.args
-    entry = body.pointer(words, ArrayWord.Data)
-    none = body.pointer(entry, Entry.NoResult)
-    other_type = builder.icmp_unsigned("!=", body.number(feeds, ObjectWord.Type), body.number(entry, Entry.DictType))
-    with body.when(other_type):
-        body.call("Py_IncRef", none)
-        builder.ret(none)
-    inputs, addresses = body.number(entry, Entry.Inputs), body.pointer(entry, Entry.Addresses)
-    is_busy = builder.icmp_signed("!=", body.swap(entry, Entry.Busy, i64(1)), i64(0))
-    with body.when(is_busy):
-        body.call("Py_IncRef", none)
-        builder.ret(none)
-    with body.when(builder.icmp_signed("!=", body.call("PyDict_Size", feeds), inputs)):
-        _give_up(body, entry, i64(0), none)
-    with body.each(inputs) as number:
-        given = _input(body, entry, number)
-        array = body.call("PyDict_GetItem", feeds, body.pointer(given, Input.Name))
-        with body.when(builder.icmp_signed("==", body.call("take", entry, given, array), i64(0))):
-            _give_up(body, entry, number, none)
-        body.put(addresses, number, body.pointer(array, ArrayWord.Data))
-    results = body.call("outputs", entry)
-    with body.when(body.is_null(results)):
-        body.call("release", entry, inputs)
-        builder.ret(NULL)
-    thread = body.call("PyEval_SaveThread")
-    body.run_function(body.pointer(entry, Entry.Run), [body.pointer(entry, Entry.Frame)])
-    body.call("PyEval_RestoreThread", thread)
-    body.call("release", entry, inputs)
-    builder.ret(results)
+    @code.function(CALL_FROM_PYTHON, exported=True)
+    def call(words: Array, feeds: Object) -> Words:
+        entry = words.data.cast(Entry)
+        none = entry.no_result
+        with rarely(feeds.type != entry.dict_type):
+            code.call("Py_IncRef", none)
+            code.leave(none)
+        inputs, addresses = entry.inputs, entry.addresses
+        with rarely(entry.busy.swap(1) != 0):
+            code.call("Py_IncRef", none)
+            code.leave(none)
+        with rarely(code.number("PyDict_Size", feeds) != inputs):
+            _give_up(code, entry, 0, none)
+        # the addresses of the arrays that come in, each of which is held from then on
+        with loop(inputs) as number:
+            given = entry.input(number)
+            array = code.address("PyDict_GetItem", feeds, given.name).cast(Array)
+            with rarely(code.number("take", entry, given, array) == 0):
+                _give_up(code, entry, number, none)
+            addresses[number] = array.data
+        results = code.address("outputs", entry)
+        with rarely(results.is_null()):
+            code.call("release", entry, inputs)
+            code.leave(NULL)
+        # the work itself, while other threads may run Python
+        thread = code.address("PyEval_SaveThread")
+        entry.run.call(entry.frame)
+        code.call("PyEval_RestoreThread", thread)
+        code.call("release", entry, inputs)
+        return results
 
 
-def _give_up(body: Body, entry: ir.Value, held: ir.Value, none: ir.Value) -> None:
+def _give_up(code: WordCode, entry: Entry, held: Number | int, none: Words) -> None:
     """Emit the end of a call that is none of those prepared for."""
-    body.call("release", entry, held)
-    body.call("Py_IncRef", none)
-    body.builder.ret(none)
+    code.call("release", entry, held)
+    code.call("Py_IncRef", none)
+    code.leave(none)

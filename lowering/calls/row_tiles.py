@@ -2,21 +2,20 @@
 
 from typing import NamedTuple
 
-from llvmlite import ir
-
-from ..llvm.builder import I64
+from ..llvm.flow import select
+from ..llvm.values import Number
 
 
 class RowTiles(NamedTuple):
     """Tiles of one width: how many, and the rows in all of them; the last one may be padded."""
 
-    number: ir.Value
-    rows: ir.Value
+    number: Number
+    rows: Number
 
 
-def tiles_of_width(builder: ir.IRBuilder, rows: ir.Value, width: ir.Value, least: ir.Value) -> RowTiles:
+def tiles_of_width(rows: Number, width: Number | int, least: Number | int) -> RowTiles:
     """Return the tiles that are made of some rows while at least `least` are left."""
-    whole, rest = builder.udiv(rows, width), builder.urem(rows, width)
-    is_padded = builder.icmp_signed(">=", rest, least)
-    done = builder.select(is_padded, rows, builder.sub(rows, rest))
-    return RowTiles(builder.add(whole, builder.zext(is_padded, I64)), done)
+    whole, rest = rows // width, rows % width
+    is_padded = rest >= least
+    done = select(is_padded, rows, rows - rest)
+    return RowTiles(whole + is_padded.number(), done)

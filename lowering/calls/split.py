@@ -4,12 +4,11 @@ One thread does all of them; or threads take chunks until none is left; or each 
 others, and they do together what is left. In all of them a row becomes the same bits.
 """
 
-from llvmlite import ir
-
-from ..llvm.builder import I64, POINTER, VOID, i64
+from ..llvm.flow import loop, when
+from ..llvm.values import Number
 from .row_tiles import tiles_of_width
-from .table import Frame, Header, Split, Step, Width
-from .words import Body, WordCode
+from .table import Frame, Split, Step, Width
+from .words import WordCode, Words, rarely
 
 
 def emit_split(code: WordCode) -> None:
@@ -21,9 +20,9 @@ def emit_split(code: WordCode) -> None:
     _emit_split(code)
 
 
-def _divided_up(body: Body, number: ir.Value, divisor: ir.Value) -> ir.Value:
+def _divided_up(number: Number, divisor: Number) -> Number:
     """Return the quotient of a number and a positive one, rounded up."""
-    return body.builder.udiv(body.builder.sub(body.builder.add(number, divisor), i64(1)), divisor)
+    return (number + divisor - 1) // divisor
 
 
 def _emit_tiles(code: WordCode) -> None:
@@ -31,22 +30,23 @@ def _emit_tiles(code: WordCode) -> None:
 
     Behind `narrow` are the rows that are left for tiles whose bits differ from those of wider ones.
     """
-    body = code.body("tiles", I64, [POINTER, I64, I64, POINTER])
-    builder, (step, rows, word, narrow) = body.builder, body.args
-    table, left, total = body.pointer(step, Step.WidthTable), body.words(1), body.words(1)
-    body.put(left, 0, rows)
-    body.put(total, 0, i64(0))
-    body.put(narrow, 0, rows)
-    with body.each(body.number(step, Step.Widths)) as index:
-        row = body.at(table, builder.mul(index, i64(len(Width))))
-        now, columns, least = body.number(left), body.number(row, Width.Columns), body.number(row, Width.LeastRows)
-        with body.when(builder.icmp_signed(">=", now, least)):
-            made = tiles_of_width(builder, now, columns, least)
-            body.put(total, 0, builder.add(body.number(total), builder.mul(made.number, body.number(row, word))))
-            body.put(left, 0, builder.sub(now, made.rows))
-        with body.when(builder.icmp_signed(">=", columns, body.number(step, Step.SameFrom))):
-            body.put(narrow, 0, body.number(left))
-    builder.ret(body.number(total))
+
+    @code.function()
+    def tiles(step: Step, rows: Number, word: Number, narrow: Words) -> Number:
+        table, left, total = step.width_table, code.words(), code.words()
+        left[0] = rows
+        total[0] = 0
+        narrow[0] = rows
+        with loop(step.widths) as index:
+            width = table.row(index)
+            now, columns, least = left[0], width.columns, width.least_rows
+            with rarely(now >= least):
+                made = tiles_of_width(now, columns, least)
+                total[0] += made.number * width[word]
+                left[0] = now - made.rows
+            with rarely(columns >= step.same_from):
+                narrow[0] = left[0]
+        return total[0]
 
 
 def _emit_try_chunks(code: WordCode) -> None:
@@ -55,98 +55,88 @@ def _emit_try_chunks(code: WordCode) -> None:
     Each chunk is cut into tiles that make the same bits of its rows as the tiles of all rows; `narrow` rows of those
     are left for tiles that do not.
     """
-    body = code.body("try_chunks", VOID, [POINTER, POINTER, POINTER, I64, I64, POINTER])
-    builder, (frame, step, split, columns, narrow, best) = body.builder, body.args
-    header, rows, threads = (
-        body.pointer(frame, Frame.Header),
-        body.number(split, Split.Rows),
-        body.number(frame, Frame.Threads),
-    )
-    tiles = body.smaller(
-        _divided_up(body, rows, builder.mul(threads, columns)),
-        _divided_up(body, body.number(header, Header.ChunkRows), columns),
-    )
-    chunk = builder.mul(tiles, columns)
-    chunks = _divided_up(body, rows, chunk)
-    last = builder.sub(rows, builder.mul(builder.sub(chunks, i64(1)), chunk))
-    others, own, word = body.words(1), body.words(1), i64(Width.SerialNs)
-    longest = body.larger(body.call("tiles", step, chunk, word, others), body.call("tiles", step, last, word, own))
-    rounds = builder.mul(_divided_up(body, chunks, threads), longest)
-    time = builder.add(rounds, body.number(header, Header.StartNs))
-    is_same = builder.icmp_signed("==", body.number(others), i64(0))
-    is_same = builder.and_(is_same, builder.icmp_signed("==", body.number(own), narrow))
-    with body.when(builder.and_(is_same, builder.icmp_signed("<", time, body.number(best)))):
-        body.put(best, 0, time)
-        body.put(split, Split.Workers, body.smaller(chunks, threads))
-        body.put(split, Split.ChunkRows, chunk)
-    builder.ret_void()
+
+    @code.function()
+    def try_chunks(frame: Frame, step: Step, split: Split, columns: Number, narrow: Number, best: Words) -> None:
+        header, rows, threads = frame.header, split.rows, frame.threads
+        tiles = _divided_up(rows, threads * columns).smaller(_divided_up(header.chunk_rows, columns))
+        chunk = tiles * columns
+        chunks = _divided_up(rows, chunk)
+        last = rows - (chunks - 1) * chunk
+        # the time is that of the longest chunk, as often as a thread takes one
+        others, own, word = code.words(), code.words(), Width.serial_ns
+        longest = code.number("tiles", step, chunk, word, others).larger(code.number("tiles", step, last, word, own))
+        rounds = _divided_up(chunks, threads) * longest
+        time = rounds + header.start_ns
+        is_same = others[0] == 0
+        is_same &= own[0] == narrow
+        with rarely(is_same & (time < best[0])):
+            best[0] = time
+            split.workers = chunks.smaller(threads)
+            split.chunk_rows = chunk
 
 
 def _emit_try_sharing(code: WordCode) -> None:
     """Emit `try_sharing (frame, step, split, best)`: tiles that all threads do together, if that is sooner."""
-    body = code.body("try_sharing", VOID, [POINTER] * 4)
-    builder, (frame, step, split, best) = body.builder, body.args
-    threads, unused = body.number(frame, Frame.Threads), body.words(1)
-    own, rest = shares(body, step, body.number(split, Split.Rows), threads)
-    time = builder.add(
-        body.call("tiles", step, own, i64(Width.SerialNs), unused),
-        body.call("tiles", step, rest, i64(Width.SharedNs), unused),
-    )
-    time = builder.add(time, body.number(body.pointer(frame, Frame.Header), Header.StartNs))
-    is_sooner = builder.icmp_signed("<", time, body.number(best))
-    with body.when(builder.and_(is_sooner, builder.icmp_signed(">", rest, i64(0)))):
-        body.put(split, Split.Workers, threads)
-        body.put(split, Split.ChunkRows, i64(0))
-    builder.ret_void()
+
+    @code.function()
+    def try_sharing(frame: Frame, step: Step, split: Split, best: Words) -> None:
+        threads, unused = frame.threads, code.words()
+        own, rest = shares(step, split.rows, threads)
+        alone = code.number("tiles", step, own, Width.serial_ns, unused)
+        time = alone + code.number("tiles", step, rest, Width.shared_ns, unused)
+        time += frame.header.start_ns
+        is_sooner = time < best[0]
+        with rarely(is_sooner & (rest > 0)):
+            split.workers = threads
+            split.chunk_rows = 0
 
 
-def shares(body: Body, step: ir.Value, rows: ir.Value, threads: ir.Value) -> tuple[ir.Value, ir.Value]:
+def shares(step: Step, rows: Number, threads: Number) -> tuple[Number, Number]:
     """Return the rows that each thread does for itself, in whole tiles of the widest, and what is left for all."""
-    builder, widest = body.builder, body.number(body.pointer(step, Step.WidthTable), Width.Columns)
-    round_rows = builder.mul(widest, threads)
-    share = builder.mul(builder.udiv(rows, round_rows), widest)
-    return share, builder.sub(rows, builder.mul(share, threads))
+    widest = step.width_table.columns
+    share = rows // (widest * threads) * widest
+    return share, rows - share * threads
 
 
 def _emit_split_step(code: WordCode) -> None:
     """Emit `split_step (frame, step, split)`; a step that no thread can help with in time is done by one."""
-    body = code.body("split_step", VOID, [POINTER] * 3)
-    builder, (frame, step, split) = body.builder, body.args
-    expression, rows, best, narrow = body.number(step, Step.Rows), *(body.words(1) for _ in range(3))
-    body.put(rows, 0, i64(0))
-    with body.when(builder.icmp_signed(">=", expression, i64(0)), likely=True):
-        body.put(rows, 0, body.number(body.pointer(frame, Frame.Values), expression))
-    count = body.number(rows)
-    body.put(split, Split.Rows, count)
-    body.put(split, Split.Workers, i64(1))
-    is_serial = builder.icmp_signed("<=", count, body.number(step, Step.SerialRows))
-    is_serial = builder.or_(is_serial, builder.icmp_signed("==", body.number(frame, Frame.Threads), i64(1)))
-    with body.when(is_serial, likely=True):
-        builder.ret_void()
-    serial = body.call("tiles", step, count, i64(Width.SerialNs), narrow)
-    start = body.number(body.pointer(frame, Frame.Header), Header.StartNs)
-    with body.when(builder.icmp_signed("<=", serial, start), likely=True):
-        builder.ret_void()
-    body.put(best, 0, serial)
-    table = body.pointer(step, Step.WidthTable)
-    with body.each(body.number(step, Step.Widths)) as index:
-        columns = body.number(table, builder.mul(index, i64(len(Width))))
-        with body.when(builder.icmp_signed(">=", columns, body.number(step, Step.SameFrom))):
-            body.call("try_chunks", frame, step, split, columns, body.number(narrow), best)
-    with body.when(builder.icmp_signed("!=", body.number(step, Step.Shared), i64(0))):
-        body.call("try_sharing", frame, step, split, best)
-    builder.ret_void()
+
+    @code.function()
+    def split_step(frame: Frame, step: Step, split: Split) -> None:
+        expression, rows, best, narrow = step.rows, *(code.words() for _ in range(3))
+        rows[0] = 0
+        with when(expression >= 0, likely=True):
+            rows[0] = frame.values[expression]
+        count = rows[0]
+        split.rows = count
+        split.workers = 1
+        is_serial = count <= step.serial_rows
+        is_serial |= frame.threads == 1
+        with when(is_serial, likely=True):
+            code.leave()
+        serial = code.number("tiles", step, count, Width.serial_ns, narrow)
+        with when(serial <= frame.header.start_ns, likely=True):
+            code.leave()
+        best[0] = serial
+        table = step.width_table
+        with loop(step.widths) as index:
+            columns = table.row(index).columns
+            with rarely(columns >= step.same_from):
+                code.call("try_chunks", frame, step, split, columns, narrow[0], best)
+        with rarely(step.shared.is_set()):
+            code.call("try_sharing", frame, step, split, best)
 
 
 def _emit_split(code: WordCode) -> None:
     """Emit `split (frame) -> i64` over all steps."""
-    body = code.body("split", I64, [POINTER])
-    builder, (frame,) = body.builder, body.args
-    header, most = body.pointer(frame, Frame.Header), body.words(1)
-    body.put(most, 0, i64(1))
-    with body.each(body.number(header, Header.Steps)) as index:
-        step = body.at(body.pointer(header, Header.StepTable), builder.mul(index, i64(len(Step))))
-        split = body.at(body.pointer(frame, Frame.Splits), builder.mul(index, i64(len(Split))))
-        body.call("split_step", frame, step, split)
-        body.put(most, 0, body.larger(body.number(most), body.number(split, Split.Workers)))
-    builder.ret(body.number(most))
+
+    @code.function("split")
+    def most_workers(frame: Frame) -> Number:
+        header, most = frame.header, code.words()
+        most[0] = 1
+        with loop(header.steps) as index:
+            step, split = header.step_table.row(index), frame.splits.row(index)
+            code.call("split_step", frame, step, split)
+            most[0] = most[0].larger(split.workers)
+        return most[0]

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 from llvmlite import ir
 
-from ..llvm.builder import I64, POINTER, VOID, i64
+from ..llvm.flow import Blocks, branch, loop, when
+from ..llvm.values import VOID, Number
 from .split import shares
-from .table import Failure, Frame, Header, Split, Step
-from .words import NULL, Body, WordCode
+from .table import Failure, Frame, Split, Step
+from .words import Shared, Struct, WordCode, Words, address, rarely
 
 LINE: Final = 8
 """Words of a cache line; what threads count in has one of its own."""
@@ -27,21 +27,21 @@ NAP_NANOSECONDS: Final = 50_000
 """Time that a thread sleeps between two looks: little beside the milliseconds that it has waited by then."""
 
 
-class Team(IntEnum):
+class Team(Struct):
     """Words that the threads of a step share."""
 
-    Frame = 0
-    Step = 1
-    Split = 2
-    NextRow = LINE
+    frame = address(Frame)
+    step = address(Step)
+    split = address(Split)
+    next_row = Shared(LINE)
     """First row of the next chunk."""
-    Registered = 2 * LINE
+    registered = Shared(2 * LINE)
     """Number of threads that have asked to take part, where the host does not know how many come."""
-    Members = 3 * LINE
+    members = Shared(3 * LINE)
     """Number of threads that do tiles together; 0 while it is not known."""
-    Waiting = 4 * LINE
+    waiting = Shared(4 * LINE)
     """Number of members at the barrier."""
-    Barriers = 5 * LINE
+    barriers = Shared(5 * LINE)
     """Number of barriers that all have passed."""
 
 
@@ -54,9 +54,9 @@ class Waiting:
 
     spins: int
     """Looks at a flag before a thread lets others run for the first time."""
-    let_others_run: Callable[[Body], object]
+    let_others_run: Callable[[WordCode], object]
     """Emit that this thread goes behind the others that could run."""
-    nap: Callable[[Body, ir.Value], object]
+    nap: Callable[[WordCode, Words], object]
     """Emit a sleep for the seconds and nanoseconds in two words of memory."""
 
     @property
@@ -67,21 +67,21 @@ class Waiting:
 
 def emit_relax(code: WordCode, waiting: Waiting, *, x86: bool) -> None:
     """Emit `relax (looks)`, for a thread that has looked at a flag so often; only x86 can tell the core to pause."""
-    body = code.body("relax", VOID, [I64])
-    builder, (looks,) = body.builder, body.args
-    if x86:
-        builder.asm(ir.FunctionType(VOID, []), "pause", "~{memory}", [], True)
-    is_turn = builder.icmp_signed("==", builder.and_(looks, i64(LOOKS - 1)), i64(LOOKS - 1))
-    with body.when(builder.or_(builder.not_(is_turn), builder.icmp_signed("<", looks, i64(waiting.spins)))):
-        builder.ret_void()
-    with body.when(builder.icmp_signed("<", looks, i64(waiting.looks))):
-        waiting.let_others_run(body)
-        builder.ret_void()
-    time = body.words(2)
-    body.put(time, 0, i64(0))
-    body.put(time, 1, i64(NAP_NANOSECONDS))
-    waiting.nap(body, time)
-    builder.ret_void()
+
+    @code.function()
+    def relax(looks: Number) -> None:
+        if x86:
+            code.builder.asm(ir.FunctionType(VOID, []), "pause", "~{memory}", [], True)
+        is_turn = looks & (LOOKS - 1) == LOOKS - 1
+        with rarely(~is_turn | (looks < waiting.spins)):
+            code.leave()
+        with rarely(looks < waiting.looks):
+            waiting.let_others_run(code)
+            code.leave()
+        time = code.words(2)
+        time[0] = 0
+        time[1] = NAP_NANOSECONDS
+        waiting.nap(code, time)
 
 
 def emit_team(code: WordCode) -> None:
@@ -97,111 +97,110 @@ def emit_steps(code: WordCode, *, registers: bool) -> None:
     Where a host's threads have to register it has emitted `join_team (team, number)`, which leads to `do_shared_tiles`.
     """
     _emit_run_step(code, registers=registers)
-    body = code.body("run_steps", POINTER, [POINTER, I64])
-    builder, (frame, most) = body.builder, body.args
-    header, splits = body.pointer(frame, Frame.Header), body.pointer(frame, Frame.Splits)
-    with body.each(body.number(header, Header.Steps)) as index:
-        step = body.at(body.pointer(header, Header.StepTable), builder.mul(index, i64(len(Step))))
-        split = body.at(splits, builder.mul(index, i64(len(Split))))
-        workers = body.smaller(body.number(split, Split.Workers), most)
-        with builder.if_else(builder.icmp_signed("<=", workers, i64(1)), likely=True) as (serial, parallel):
-            with serial:
-                rows = body.number(split, Split.Rows)
-                scratch = body.pointer(frame, Frame.Scratch)
-                body.run_function(body.pointer(step, Step.Function), [*_tables(body, frame), scratch, i64(0), rows])
-                with body.when(builder.icmp_signed("!=", body.number(step, Step.MayFail), i64(0))):
-                    problem, left, right = (body.number(scratch, word) for word in Failure)
-                    with body.when(builder.icmp_signed("!=", problem, i64(0))):
-                        builder.ret(body.call("report", frame, problem, left, right))
-            with parallel:
-                body.pass_on(body.call("run_parallel", frame, step, split, workers))
-    builder.ret(NULL)
+
+    @code.function()
+    def run_steps(frame: Frame, most: Number) -> Words:
+        header, splits = frame.header, frame.splits
+        with loop(header.steps) as index:
+            step, split = header.step_table.row(index), splits.row(index)
+            workers = split.workers.smaller(most)
+
+            def by_one() -> None:
+                rows, scratch = split.rows, frame.scratch
+                step.function.call(*_tables(frame), scratch, 0, rows)
+                with rarely(step.may_fail != 0):
+                    failure = scratch.cast(Failure)
+                    problem, left, right = failure.problem, failure.left, failure.right
+                    with rarely(problem != 0):
+                        code.leave(code.address("report", frame, problem, left, right))
+
+            def by_several() -> None:
+                code.address("run_parallel", frame, step, split, workers).pass_on()
+
+            branch(workers <= 1, by_one, by_several, likely=True)
+        return code.null
 
 
-def _tables(body: Body, frame: ir.Value) -> Sequence[ir.Value]:
+def _tables(frame: Frame) -> Sequence[Words]:
     """Return buffers, constants and sizes, the first arguments of a step."""
-    constants = body.pointer(body.pointer(frame, Frame.Header), Header.Constants)
-    return body.pointer(frame, Frame.Buffers), constants, body.pointer(frame, Frame.Values)
+    constants = frame.header.constants
+    return frame.buffers, constants, frame.values
 
 
-def _scratch_area(body: Body, frame: ir.Value, number: ir.Value) -> ir.Value:
+def _scratch_area(frame: Frame, number: Number) -> Words:
     """Return the scratch memory of a thread."""
-    size = body.number(body.pointer(frame, Frame.Header), Header.ScratchBytes)
-    return body.behind(body.pointer(frame, Frame.Scratch), body.builder.mul(number, size))
+    size = frame.header.scratch_bytes
+    return frame.scratch.after(number * size)
 
 
 def _emit_run_step(code: WordCode, *, registers: bool) -> None:
     """Emit `run_parallel (frame, step, split, workers) -> status`."""
-    body = code.body("run_parallel", POINTER, [POINTER, POINTER, POINTER, I64])
-    builder, (frame, step, split, workers) = body.builder, body.args
-    team = body.words(TEAM_WORDS)
-    with body.each(i64(TEAM_WORDS)) as index:
-        body.put(team, index, i64(0))
-    body.put(team, Team.Frame, frame)
-    body.put(team, Team.Step, step)
-    body.put(team, Team.Split, split)
-    if not registers:
-        body.put(team, Team.Members, workers)
-    with body.when(builder.icmp_signed(">", body.number(split, Split.ChunkRows), i64(0))):
-        builder.ret(body.call("parallel", frame, body.address_of("do_chunks"), team, workers))
-    shared = body.address_of("join_team" if registers else "do_shared_tiles")
-    builder.ret(body.call("parallel", frame, shared, team, workers))
+
+    @code.function()
+    def run_parallel(frame: Frame, step: Step, split: Split, workers: Number) -> Words:
+        team = code.words(TEAM_WORDS).cast(Team)
+        with loop(code.constant(TEAM_WORDS)) as index:
+            team[index] = 0
+        team.frame, team.step, team.split = frame, step, split
+        if not registers:
+            team.members[0] = workers
+        with rarely(split.chunk_rows > 0):
+            code.leave(code.address("parallel", frame, code.address_of("do_chunks"), team, workers))
+        shared = code.address_of("join_team" if registers else "do_shared_tiles")
+        return code.address("parallel", frame, shared, team, workers)
 
 
 def _emit_do_chunks(code: WordCode) -> None:
     """Emit `do_chunks (team, number)`: take chunks until none is left, with the scratch memory of that number."""
-    body = code.body("do_chunks", VOID, [POINTER, I64])
-    builder, (team, number) = body.builder, body.args
-    frame, split = body.pointer(team, Team.Frame), body.pointer(team, Team.Split)
-    rows, chunk_rows = body.number(split, Split.Rows), body.number(split, Split.ChunkRows)
-    function = body.pointer(body.pointer(team, Team.Step), Step.Function)
-    arguments = [*_tables(body, frame), _scratch_area(body, frame, number)]
-    loop, chunk, done = (builder.append_basic_block(name) for name in ("loop", "chunk", "done"))
-    builder.branch(loop)
-    builder.position_at_end(loop)
-    begin = body.add(team, Team.NextRow, chunk_rows, "monotonic")
-    builder.cbranch(builder.icmp_signed("<", begin, rows), chunk, done)
-    builder.position_at_end(chunk)
-    end = body.smaller(builder.add(begin, chunk_rows), rows)
-    body.run_function(function, [*arguments, begin, end])
-    builder.branch(loop)
-    builder.position_at_end(done)
-    builder.ret_void()
+
+    @code.function()
+    def do_chunks(team: Team, number: Number) -> None:
+        frame, split = team.frame, team.split
+        rows, chunk_rows, function = split.rows, split.chunk_rows, team.step.function
+        arguments = [*_tables(frame), _scratch_area(frame, number)]
+        flow = Blocks(code.builder, "loop", "chunk", "done")
+        flow.enter("loop")
+        begin = team.next_row.add(chunk_rows, "monotonic")
+        flow.branch(begin < rows, "chunk", "done")
+        flow.at("chunk")
+        function.call(*arguments, begin, (begin + chunk_rows).smaller(rows))
+        flow.enter("loop")
+        flow.at("done")
 
 
 def _emit_meet(code: WordCode) -> None:
     """Emit `meet (team)`, which returns when all members have called it."""
-    body = code.body("meet", VOID, [POINTER])
-    builder, (team,) = body.builder, body.args
-    before = body.current(team, Team.Barriers)
-    here = builder.add(body.add(team, Team.Waiting, i64(1)), i64(1))
-    with body.when(builder.icmp_signed("==", here, body.current(team, Team.Members))):
-        body.swap(team, Team.Waiting, i64(0), "monotonic")
-        body.add(team, Team.Barriers, i64(1))
-        builder.ret_void()
-    body.wait_until(lambda: builder.icmp_signed("!=", body.current(team, Team.Barriers), before))
-    builder.ret_void()
+
+    @code.function()
+    def meet(team: Team) -> None:
+        before = team.barriers.current()
+        here = team.waiting.add(1) + 1
+        with rarely(here == team.members.current()):
+            team.waiting.swap(0, "monotonic")
+            team.barriers.add(1)
+            code.leave()
+        code.wait_until(lambda: team.barriers.current() != before)
 
 
 def _emit_do_shared_tiles(code: WordCode) -> None:
     """Emit `do_shared_tiles (team, number)`: own tiles, then those that all do together."""
-    body = code.body("do_shared_tiles", VOID, [POINTER, I64])
-    builder, (team, number) = body.builder, body.args
-    frame, step = body.pointer(team, Team.Frame), body.pointer(team, Team.Step)
-    rows, threads = body.number(body.pointer(team, Team.Split), Split.Rows), body.current(team, Team.Members)
-    tables, scratch = _tables(body, frame), body.pointer(frame, Frame.Scratch)
-    function = body.pointer(step, Step.Function)
-    with body.when(builder.icmp_signed("==", threads, i64(1))):
-        body.run_function(function, [*tables, scratch, i64(0), rows])
-        builder.ret_void()
-    own = _scratch_area(body, frame, number)
-    share, rest = shares(body, step, rows, threads)
-    begin, has_own = builder.mul(number, share), builder.icmp_signed(">", share, i64(0))
-    with body.when(has_own):
-        body.run_function(function, [*tables, own, begin, builder.add(begin, share)])
-    with body.when(builder.icmp_signed(">", rest, i64(0)), likely=True):
-        with body.when(has_own):
-            body.call("meet", team)  # the first thread's scratch memory becomes everybody's
-        arguments = [*tables, scratch, builder.sub(rows, rest), rows, own, body.address_of("meet"), team]
-        body.run_function(body.pointer(step, Step.Shared), [*arguments, number, threads])
-    builder.ret_void()
+
+    @code.function()
+    def do_shared_tiles(team: Team, number: Number) -> None:
+        frame, step = team.frame, team.step
+        rows, threads = team.split.rows, team.members.current()
+        tables, scratch = _tables(frame), frame.scratch
+        function = step.function
+        with rarely(threads == 1):
+            function.call(*tables, scratch, 0, rows)
+            code.leave()
+        own = _scratch_area(frame, number)
+        share, rest = shares(step, rows, threads)
+        begin, has_own = number * share, share > 0
+        with rarely(has_own):
+            function.call(*tables, own, begin, begin + share)
+        with when(rest > 0, likely=True):
+            with rarely(has_own):
+                code.call("meet", team)  # the first thread's scratch memory becomes everybody's
+            begin, team_arguments = rows - rest, (own, code.address_of("meet"), team, number, threads)
+            step.shared.call(*tables, scratch, begin, rows, *team_arguments)

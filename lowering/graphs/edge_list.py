@@ -20,7 +20,7 @@ from ..llvm.vectors import FLOAT
 from ..program import EqualSizes
 from ..tiles.row_major import RowMajorStep
 
-FAILURE_BYTES: Final = 8 * len(Failure)
+FAILURE_BYTES: Final = 8 * Failure.word_count
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class EdgeListStep:
 
     def _fail(self, problem: ir.Value, left: ir.Value, right: ir.Value) -> None:
         """Emit what is wrong, 0 for nothing."""
-        for word, value in zip(Failure, (problem, left, right), strict=True):
+        for word, value in zip(range(Failure.word_count), (problem, left, right), strict=True):
             self.step.builder.store(value, self.step.builder.gep(self.failure, [i64(word)], source_etype=I64))
 
 

@@ -141,7 +141,7 @@ class Code:
         """
 
         def define(body: Callable[..., None]) -> ir.Function:
-            kinds = _kinds(body)
+            kinds = kinds_of(body)
 
             def fill(builder: ir.IRBuilder, arguments: Sequence[ir.Argument]) -> None:
                 body(*(kind(builder, argument) for kind, argument in zip(kinds, arguments, strict=True)))
@@ -160,14 +160,16 @@ class Code:
         return Lanes(builder, self.target, self.target.lanes if width is None else width)
 
 
-def _kinds(body: Callable[..., None]) -> list[type[Value]]:
-    """Return the kinds of the parameters of a function."""
+def kinds_of(body: Callable[..., object], rest: int = 0) -> list[type[Value]]:
+    """Return the kinds of the parameters of a function, those with a default left out; `*rest` stands for some."""
     kinds: list[type[Value]] = []
     for parameter in inspect.signature(body).parameters.values():
+        if parameter.default is not parameter.empty:
+            continue
         kind = parameter.annotation
         assert isinstance(kind, type)
         assert issubclass(kind, Value)
-        kinds.append(kind)
+        kinds += [kind] * (rest if parameter.kind is parameter.VAR_POSITIONAL else 1)
     return kinds
 
 

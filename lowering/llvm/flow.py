@@ -63,9 +63,11 @@ def when(condition: Truth, *, likely: bool | None = None) -> Generator[None]:
         yield
 
 
-def branch(condition: Truth, then: Callable[[], None], otherwise: Callable[[], None]) -> None:
+def branch(
+    condition: Truth, then: Callable[[], None], otherwise: Callable[[], None], *, likely: bool | None = None
+) -> None:
     """Emit one of two effects."""
-    with condition.builder.if_else(condition.value) as (yes, no):
+    with condition.builder.if_else(condition.value, likely=likely) as (yes, no):
         with yes:
             then()
         with no:

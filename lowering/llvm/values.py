@@ -65,6 +65,10 @@ class Truth(Value):
     def __invert__(self) -> "Truth":
         return Truth(self.builder, self.builder.not_(self.value))
 
+    def number(self) -> "Number":
+        """Return 1 where it holds, else 0."""
+        return Number(self.builder, self.builder.zext(self.value, I64))
+
     def __bool__(self) -> NoReturn:
         raise TypeError("a condition of generated code has no value yet: expected when(..), select(..) or either(..)")
 
@@ -116,6 +120,10 @@ class Number(Value):
     def __mod__(self, other: "Number | int") -> "Number":
         return Number(self.builder, self.builder.urem(self.value, self._operand(other)))
 
+    def product(self, other: "Number | int") -> "Product":
+        """Return a product that may be too large for 64 bits."""
+        return Product(self.builder, self.builder.smul_with_overflow(self.value, self._operand(other)))
+
     def quotient(self, other: "Number | int") -> "Number":
         """Return self / other rounded towards zero, both with their signs."""
         return Number(self.builder, self.builder.sdiv(self.value, self._operand(other)))
@@ -124,10 +132,10 @@ class Number(Value):
         """Return what `quotient` leaves over."""
         return Number(self.builder, self.builder.srem(self.value, self._operand(other)))
 
-    def __lshift__(self, bits: int) -> "Number":
+    def __lshift__(self, bits: "Number | int") -> "Number":
         return Number(self.builder, self.builder.shl(self.value, self._operand(bits)))
 
-    def __rshift__(self, bits: int) -> "Number":
+    def __rshift__(self, bits: "Number | int") -> "Number":
         return Number(self.builder, self.builder.lshr(self.value, self._operand(bits)))
 
     def __and__(self, other: "Number | int") -> "Number":
@@ -159,9 +167,24 @@ class Number(Value):
     def _compared(self, operator: str, other: "Number | int") -> Truth:
         return Truth(self.builder, self.builder.icmp_signed(operator, self.value, self._operand(other)))
 
+    def unsigned(self, operator: str, other: "Number | int") -> Truth:
+        """Return how both compare as numbers without a sign."""
+        return Truth(self.builder, self.builder.icmp_unsigned(operator, self.value, self._operand(other)))
+
     def wide(self) -> "Number":
         """Return a narrow number that is not negative in 64 bits."""
         return Number(self.builder, self.builder.zext(self.value, I64))
+
+    def signed(self) -> "Number":
+        """Return a narrow number with its sign in 64 bits."""
+        return Number(self.builder, self.builder.sext(self.value, I64))
+
+    def __invert__(self) -> "Number":
+        return Number(self.builder, self.builder.not_(self.value))
+
+    def set_bits(self) -> "Number":
+        """Return the number of bits that are 1."""
+        return Number(self.builder, self.builder.ctpop(self.value))
 
     def narrow(self, width: ir.IntType) -> "Number":
         """Return the lowest bits."""
@@ -179,6 +202,22 @@ class Number(Value):
         operand = self._operand(other)
         holds = self.builder.icmp_signed(operator, self.value, operand)
         return Number(self.builder, self.builder.select(holds, self.value, operand))
+
+
+class Product(Value):
+    """A product of two numbers with their signs."""
+
+    __slots__ = ()
+
+    @property
+    def number(self) -> Number:
+        """Its lowest bits."""
+        return Number(self.builder, self.builder.extract_value(self.value, 0))
+
+    @property
+    def is_too_large(self) -> Truth:
+        """Whether there are more."""
+        return Truth(self.builder, self.builder.extract_value(self.value, 1))
 
 
 Item = TypeVar("Item")

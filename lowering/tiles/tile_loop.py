@@ -14,9 +14,10 @@ from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.tile import TileOp
 from ...kernels.families import are_rows, takes_any_rows
 from ..calls.row_tiles import tiles_of_width
-from ..calls.words import FunctionAt
-from ..llvm.builder import FLOAT_BYTES, I64, POINTER, VOID, Code, byte_at, counted_loop, i64
+from ..calls.words import Words
+from ..llvm.builder import FLOAT_BYTES, I64, POINTER, Code, byte_at, counted_loop, i64
 from ..llvm.call_tables import ConstantTable
+from ..llvm.values import Number
 from ..program import TileTime
 from .depth_first_groups import groups_at
 from .emitters import emit
@@ -25,9 +26,6 @@ from .row_tile import RowTile, is_of_rows, plan_rows, row_bytes
 from .thread_shares import Cut, OpShare, plan_alone, plan_sharing, private_arguments
 from .tile_code import RowBlock, ThreadTeam, TileCode, TileRows
 from .tile_memory import Span, TileMemory, features_of, plan_tile
-
-BARRIER = ir.FunctionType(VOID, [POINTER])
-"""Type of the function that returns when all threads of a call have called it, on the memory of the team."""
 
 LIVE_SHARE = 0.25
 """Share of the work that is left where dead rows are dropped: a guess, only for how threads share the rows."""
@@ -185,8 +183,8 @@ def _team_arguments(builder: ir.IRBuilder, op: TileOp, sharing: Sharing) -> list
 
 def _end_of_tiles(builder: ir.IRBuilder, rows: RowRange, width: int, least: int) -> ir.Value:
     """Return the row behind the tiles of one width that are made of some rows."""
-    made = tiles_of_width(builder, builder.sub(rows.end, rows.first), i64(width), i64(least))
-    return builder.add(rows.first, made.rows)
+    made = tiles_of_width(Number(builder, builder.sub(rows.end, rows.first)), width, least)
+    return builder.add(rows.first, made.rows.value)
 
 
 def _emit_width(builder: ir.IRBuilder, rows: RowRange, end: ir.Value, call: _TileCall, sharing: Sharing | None) -> None:
@@ -205,7 +203,7 @@ def _emit_width(builder: ir.IRBuilder, rows: RowRange, end: ir.Value, call: _Til
 
 def emit_barrier(builder: ir.IRBuilder, barrier: ir.Value, team: ir.Value) -> None:
     """Emit the call that returns when all threads of a team have made it."""
-    builder.call(FunctionAt(barrier, BARRIER), [team])
+    Words(builder, barrier).call(team)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ class NetworkSession:
         """Make the table by which native code knows how many there are."""
         self._session = session
         self._names = [value.name for value in session.get_inputs()]
-        self.table = np.zeros(len(Header), np.int64)
-        self.table[Header.Inputs], self.table[Header.Outputs] = len(self._names), len(session.get_outputs())
+        self.table = np.zeros(Header.word_count, np.int64)
+        self.table[Header.inputs], self.table[Header.outputs] = len(self._names), len(session.get_outputs())
 
     def run(self, functions: OrtFunctions, context: int) -> None:
         """Run the network on the inputs of an `OrtKernelContext`, and write its outputs."""

@@ -1,34 +1,34 @@
 """One call of an operator inside onnxruntime: its threads, its memory, and errors in its words."""
 
-from enum import IntEnum
 from typing import Final
 
 from ...lowering.calls.sizes import emit_sizes, round_up
 from ...lowering.calls.split import emit_split
 from ...lowering.calls.steps import emit_relax, emit_steps, emit_team
-from ...lowering.calls.table import Frame, Header, Problem, Split
-from ...lowering.calls.words import NULL
-from ...lowering.llvm.builder import ALIGNMENT, I64, POINTER, i64
+from ...lowering.calls.table import Header, Problem, Split
+from ...lowering.calls.words import Shared, Struct, Words, address, number
+from ...lowering.llvm.flow import loop, select, when
+from ...lowering.llvm.values import ALIGNMENT, Number
 from .api import Slot
-from .code import OrtCode
-from .tensors import FRAME_WORDS, UNSET, OrtFrame, emit_tensors
+from .code import Api, OrtCode
+from .tensors import UNSET, OrtFrame, emit_tensors
 from .thread_team import WAITING, emit_join
 
 STACK_BYTES: Final = 16384
 """Memory of a call up to this size lies on the stack; a thread has much more."""
 
 
-class Kernel(IntEnum):
+class Kernel(Struct):
     """Words of a node's state; all but the last are never changed, and that one changes no result."""
 
-    Api = 0
-    Header = 1
-    MemoryInfo = 2
-    Threads = 3
-    ShapeOf = 4
-    Owner = 5
+    api = address(Api)
+    header = address(Header)
+    memory_info = address(Words)
+    threads = number()
+    shape_of = address(Words)
+    owner = number()
     """Number by which the host knows the network, negative where the host runs it; 0 where it lies in the library."""
-    SoloCalls = 6
+    solo_calls = Shared()
     """Number of teams in a row that no other thread has joined."""
 
 
@@ -53,83 +53,89 @@ def emit_compute(code: OrtCode) -> None:
 
 def _emit_report(code: OrtCode) -> None:
     """Emit `report (frame, problem, left, right) -> status`."""
-    body = code.body("report", POINTER, [POINTER, I64, I64, I64])
-    frame, problem, left, right = body.args
-    api = body.pointer(frame, OrtFrame.Api)
-    least, most = body.builder.neg(right), body.builder.sub(right, i64(1))
-    for known, parts in {
-        Problem.TooLarge: ("the sizes of the inputs are too large",),
-        Problem.NoMultiple: ("size ", left, " is no multiple of ", right),
-        Problem.NoNode: ("index ", left, " of ", right, " nodes, accepted are ", least, " to ", most),
-        Problem.TooSmall: ("size ", left, " of the inputs, accepted is ", right, " or more"),
-        Problem.TooManyEdges: (left, " edges between ", right, " nodes, accepted are less than 2147483648"),
-    }.items():
-        body.fail_when(body.builder.icmp_signed("==", problem, i64(known)), api, *parts)
-    body.builder.ret(body.status(api, "sizes ", left, " and ", right, " of the inputs differ, expected the same"))
+
+    @code.function()
+    def report(frame: OrtFrame, problem: Number, left: Number, right: Number) -> Words:
+        api = frame.api
+        least, most = -right, right - 1
+        for known, parts in {
+            Problem.TooLarge: ("the sizes of the inputs are too large",),
+            Problem.NoMultiple: ("size ", left, " is no multiple of ", right),
+            Problem.NoNode: ("index ", left, " of ", right, " nodes, accepted are ", least, " to ", most),
+            Problem.TooSmall: ("size ", left, " of the inputs, accepted is ", right, " or more"),
+            Problem.TooManyEdges: (left, " edges between ", right, " nodes, accepted are less than 2147483648"),
+        }.items():
+            code.fail_when(problem == known, api, *parts)
+        return code.status(api, "sizes ", left, " and ", right, " of the inputs differ, expected the same")
 
 
 def _emit_parallel(code: OrtCode) -> None:
     """Emit `parallel (frame, function, memory, workers) -> status` by onnxruntime's threads."""
-    body = code.body("parallel", POINTER, [POINTER, POINTER, POINTER, I64])
-    frame, function, memory, workers = body.args
-    api, context = body.pointer(frame, OrtFrame.Api), body.pointer(frame, OrtFrame.Context)
-    # a batch a number: they shall all be taken up at once
-    body.builder.ret(body.ort(api, Slot.KernelContext_ParallelFor, context, function, workers, workers, memory))
+
+    @code.function()
+    def parallel(frame: OrtFrame, function: Words, memory: Words, workers: Number) -> Words:
+        api, context = frame.api, frame.context
+        # a batch a number: they shall all be taken up at once
+        return api.ask(Slot.KernelContext_ParallelFor, context, function, workers, workers, memory)
 
 
 def _emit_run_at(code: OrtCode) -> None:
     """Emit `run_at (frame, base) -> status`; behind `base` lie the temporaries, then a scratch area a worker."""
-    body = code.body("run_at", POINTER, [POINTER, POINTER])
-    frame, base = body.args
-    body.call("lay_out", frame, base)
-    body.builder.ret(body.call("run_steps", frame, body.number(frame, Frame.Threads)))
+
+    @code.function()
+    def run_at(frame: OrtFrame, base: Words) -> Words:
+        code.call("lay_out", frame, base)
+        return code.address("run_steps", frame, frame.threads)
 
 
 def _emit_run_allocated(code: OrtCode) -> None:
     """Emit `run_allocated (frame, bytes, allocator) -> status`: the steps, on memory of onnxruntime's arena."""
-    body = code.body("run_allocated", POINTER, [POINTER, I64, POINTER])
-    builder, (frame, size, allocator) = body.builder, body.args
-    api, room = body.pointer(frame, OrtFrame.Api), body.words(1)
-    body.attempt(api, Slot.AllocatorAlloc, allocator, builder.add(size, i64(ALIGNMENT)), room)
-    start = body.pointer(room)
-    padding = builder.and_(builder.neg(builder.ptrtoint(start, I64)), i64(ALIGNMENT - 1))
-    status = body.call("run_at", frame, body.behind(start, padding))
-    freed = body.ort(api, Slot.AllocatorFree, allocator, start)
-    builder.ret(builder.select(body.is_null(status), freed, status))
+
+    @code.function()
+    def run_allocated(frame: OrtFrame, size: Number, allocator: Words) -> Words:
+        api, room = frame.api, code.words()
+        api.attempt(Slot.AllocatorAlloc, allocator, size + ALIGNMENT, room)
+        start = room.to()
+        status = code.address("run_at", frame, _aligned(start))
+        freed = api.ask(Slot.AllocatorFree, allocator, start)
+        return select(status.is_null(), freed, status)
+
+
+def _aligned(room: Words) -> Words:
+    """Return the first multiple of a cache line in a room."""
+    return room.after(-room.number() & (ALIGNMENT - 1))
 
 
 def _emit_compute(code: OrtCode) -> None:
-    body = code.body("compute", POINTER, [POINTER, POINTER])
-    builder, (kernel, context) = body.builder, body.args
-    api, header, frame = body.pointer(kernel, Kernel.Api), body.pointer(kernel, Kernel.Header), body.words(FRAME_WORDS)
-    inputs, outputs = body.number(header, Header.Inputs), body.number(header, Header.Outputs)
-    symbols = builder.add(body.number(header, Header.Symbols), i64(1))
-    buffers = builder.add(builder.add(inputs, outputs), body.number(header, Header.Temporaries))
-    body.put(frame, OrtFrame.Api, api)
-    body.put(frame, OrtFrame.Context, context)
-    body.put(frame, Frame.Header, header)
-    body.put(frame, Frame.Symbols, body.fresh_words(symbols))
-    body.put(frame, Frame.Values, body.fresh_words(builder.add(body.number(header, Header.Expressions), i64(1))))
-    body.put(frame, Frame.Buffers, body.fresh_words(buffers))
-    splits = builder.mul(body.number(header, Header.Steps), i64(len(Split)))
-    body.put(frame, Frame.Splits, body.fresh_words(splits))
-    body.put(frame, Frame.Threads, body.number(kernel, Kernel.Threads))
-    body.put(frame, OrtFrame.Dims, body.fresh_words(builder.add(body.number(header, Header.MostRank), i64(1))))
-    body.put(frame, OrtFrame.ShapeOf, body.pointer(kernel, Kernel.ShapeOf))
-    body.put(frame, OrtFrame.SoloCalls, body.at(kernel, Kernel.SoloCalls))
-    with body.each(symbols) as index:
-        body.put(body.pointer(frame, Frame.Symbols), index, i64(UNSET))
-    for name in ("read_inputs", "evaluate", "write_outputs"):
-        body.pass_on(body.call(name, frame))
-    scratch = builder.mul(body.call("split", frame), body.number(header, Header.ScratchBytes))
-    size = builder.add(body.call("lay_out", frame, NULL), scratch)
-    with body.when(builder.icmp_signed("<=", size, i64(STACK_BYTES)), likely=True):
-        room = body.fresh_words(builder.udiv(round_up(body, builder.add(size, i64(ALIGNMENT))), i64(8)))
-        padding = builder.and_(builder.neg(builder.ptrtoint(room, I64)), i64(ALIGNMENT - 1))
-        builder.ret(body.call("run_at", frame, body.behind(room, padding)))
-    allocator = body.words(1)
-    memory_info = body.pointer(kernel, Kernel.MemoryInfo)
-    body.attempt(api, Slot.KernelContext_GetAllocator, context, memory_info, allocator)
-    status = body.call("run_allocated", frame, size, body.pointer(allocator))
-    body.release(api, Slot.ReleaseAllocator, body.pointer(allocator))
-    builder.ret(status)
+    @code.function()
+    def compute(kernel: Kernel, context: Words) -> Words:
+        api, header, frame = kernel.api, kernel.header, code.words(OrtFrame.word_count).cast(OrtFrame)
+        inputs, outputs = header.inputs, header.outputs
+        symbols = header.symbols + 1
+        buffers = inputs + outputs + header.temporaries
+        frame.api = api
+        frame.context = context
+        frame.header = header
+        frame.symbols = code.fresh_words(symbols)
+        frame.values = code.fresh_words(header.expressions + 1)
+        frame.buffers = code.fresh_words(buffers)
+        frame.splits = code.fresh_words(header.steps * Split.word_count)
+        frame.threads = kernel.threads
+        frame.dims = code.fresh_words(header.most_rank + 1)
+        frame.shape_of = kernel.shape_of
+        frame.solo_calls = kernel.solo_calls
+        with loop(symbols) as index:
+            frame.symbols[index] = UNSET
+        for name in ("read_inputs", "evaluate", "write_outputs"):
+            code.address(name, frame).pass_on()
+        # small memory lies on the stack, large memory comes from onnxruntime's arena
+        scratch = code.number("split", frame) * header.scratch_bytes
+        size = code.number("lay_out", frame, code.null) + scratch
+        with when(size <= STACK_BYTES, likely=True):
+            room = code.fresh_words(round_up(size + ALIGNMENT) // 8)
+            code.leave(code.address("run_at", frame, _aligned(room)))
+        allocator = code.words()
+        api.attempt(Slot.KernelContext_GetAllocator, context, kernel.memory_info, allocator)
+        status = code.address("run_allocated", frame, size, allocator.to())
+        api.release(Slot.ReleaseAllocator, allocator.to())
+        return status

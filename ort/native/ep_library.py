@@ -8,10 +8,10 @@ from typing import Final
 
 from llvmlite import ir
 
-from ...lowering.calls.words import NULL
-from ...lowering.llvm.builder import I32, I64, POINTER, i64
+from ...lowering.calls.words import Words, rarely
+from ...lowering.llvm.values import I32, Number
 from .api import API_VERSION
-from .code import OrtCode, emit_call_behind, emit_messages
+from .code import Api, OrtCode, emit_call_behind, emit_messages
 from .compute import emit_compute
 from .cpu import emit_cpu
 from .ep_api import ComputeInfo
@@ -64,42 +64,55 @@ def provider_module(version: str) -> str:
 
 
 def _emit_texts(code: OrtCode, version: str) -> None:
-    for name, text in (("ep_name", EP_NAME), ("ep_vendor", EP_VENDOR), ("ep_version", version)):
-        code.body(name, POINTER, [POINTER], exported=True).builder.ret(code.text(text))
+    for name, words in (("ep_name", EP_NAME), ("ep_vendor", EP_VENDOR), ("ep_version", version)):
+
+        @code.function(name, exported=True)
+        def text(_: Words, words: str = words) -> Words:
+            return code.text(words)
 
 
 def _emit_nothing(code: OrtCode) -> None:
     """Emit `ep_zero`, the answer to yes or no and how many, and functions whose last argument gets a null."""
-    code.body("ep_zero", I64, [POINTER, POINTER], exported=True).builder.ret(i64(0))
+
+    @code.function(exported=True)
+    def ep_zero(_ep: Words, _: Words) -> Number:
+        return code.constant(0)
+
     for count in (2, 4):
-        body = code.body(f"ep_nothing_{count}", POINTER, [POINTER] * count, exported=True)
-        body.put(body.args[-1], 0, NULL)
-        body.builder.ret(NULL)
+
+        @code.function(f"ep_nothing_{count}", exported=True, pointers=count)
+        def nothing(*arguments: Words) -> Words:
+            arguments[-1][0] = code.null
+            return code.null
 
 
 def _emit_state(code: OrtCode) -> None:
     """Emit `ep_state (info, context, state) -> status` and `ep_compute (info, state, context) -> status`."""
-    body = code.body("ep_state", POINTER, [POINTER] * 3, exported=True)
-    info, _, result = body.args
-    body.put(result, 0, body.pointer(info, ComputeInfo.Kernel))
-    body.builder.ret(NULL)
-    body = code.body("ep_compute", POINTER, [POINTER] * 3, exported=True)
-    _, kernel, context = body.args
-    body.builder.ret(body.call("compute", kernel, context))
+
+    @code.function(exported=True)
+    def ep_state(info: Words, _: Words, result: Words) -> Words:
+        result[0] = info.to(ComputeInfo.Kernel)
+        return code.null
+
+    @code.function(exported=True)
+    def ep_compute(_: Words, kernel: Words, context: Words) -> Words:
+        return code.address("compute", kernel, context)
 
 
 def _emit_host_functions(code: OrtCode) -> None:
-    host = code.variable(EP_HOST_VARIABLE, len(HOST_FUNCTIONS) + 1)
+    code.variable(EP_HOST_VARIABLE, len(HOST_FUNCTIONS) + 1)
     emit_call_behind(code, EP_HOST_VARIABLE, len(HOST_FUNCTIONS))
     for index, (name, count) in enumerate(HOST_FUNCTIONS.items()):
-        body = code.body(name, POINTER, [POINTER] * count, exported=True)
-        function = body.pointer(host, index)
-        with body.when(body.is_null(function)):
-            if name == CREATE:
-                api = body.call_at(body.pointer(body.args[1]), POINTER, [ir.Constant(I32, API_VERSION)])
-                body.builder.ret(body.status(api, "the provider needs `redpebble.register()` in this process"))
-            else:
-                body.builder.ret(NULL)
-        result = body.call_at(function, POINTER, list(body.args))
-        body.call("call_behind")
-        body.builder.ret(result)
+
+        @code.function(name, exported=True, pointers=count)
+        def host_function(*arguments: Words, word: int = index, needed: bool = name == CREATE) -> Words:
+            function = code.table(EP_HOST_VARIABLE).to(word)
+            with rarely(function.is_null()):
+                if needed:
+                    api = arguments[1].to().address_of(ir.Constant(I32, API_VERSION)).cast(Api)
+                    code.leave(code.status(api, "the provider needs `redpebble.register()` in this process"))
+                else:
+                    code.leave(code.null)
+            result = function.address_of(*arguments)
+            code.call("call_behind")
+            return result

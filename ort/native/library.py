@@ -9,8 +9,9 @@ from typing import Final
 from llvmlite import ir
 
 from ...export.sparse_networks.node_format import DOMAIN
-from ...lowering.calls.words import NULL, AddressOf
-from ...lowering.llvm.builder import BYTE, I32, I64, POINTER, i64
+from ...lowering.calls.words import Words, rarely
+from ...lowering.llvm.flow import loop, when
+from ...lowering.llvm.values import I32, I64, Bytes, Number
 from .api import (
     API_VERSION,
     CUSTOM_OP_WORDS,
@@ -22,12 +23,12 @@ from .api import (
     CustomOp,
     Slot,
 )
-from .code import OrtBody, OrtCode, emit_messages
+from .code import Api, OrtCode, emit_messages
 from .compute import emit_compute
 from .cpu import emit_cpu
-from .node import emit_kernel, operator_row
+from .node import emit_kernel, operator_of, operators
 from .shape_inference import emit_describe, emit_shapes
-from .tables import HOST_VARIABLE, LEVEL_VARIABLE, LIBRARY_TABLE, OPERATOR_WORDS
+from .tables import HOST_VARIABLE, LEVEL_VARIABLE, LIBRARY_TABLE
 
 REGISTER: Final = "RegisterCustomOps"
 EXPORTS: Final = (REGISTER, HOST_VARIABLE, LEVEL_VARIABLE)
@@ -81,92 +82,100 @@ def library_module() -> str:
 
 def _emit_answers(code: OrtCode) -> None:
     for word, (kind, value) in ANSWERS.items():
-        body = code.body(word.name, kind, [POINTER, I64])
-        body.builder.ret(ir.Constant(kind, value))
-    body = code.body("output_type", I32, [POINTER, I64])
-    row = operator_row(body, body.args[0])
-    body.builder.ret(body.builder.trunc(body.number(row, 3), I32))
-    body = code.body("name", POINTER, [POINTER])
-    body.builder.ret(body.pointer(body.args[0], CustomOp.Name))
-    body = code.body("provider", POINTER, [POINTER])
-    body.builder.ret(NULL)  # the CPU's
+        _emit_answer(code, word.name, ir.Constant(kind, value))
+
+    @code.function(returns=I32)
+    def output_type(op: Words, _: Number) -> Number:
+        return operator_of(code, op).kind.narrow(I32)
+
+    @code.function()
+    def name(op: Words) -> Words:
+        return op.to(CustomOp.Name)
+
+    @code.function()
+    def provider(_: Words) -> Words:
+        return code.null  # the CPU's
+
+
+def _emit_answer(code: OrtCode, name: str, known: ir.Constant) -> None:
+    @code.function(name, returns=known.type)
+    def answer(_op: Words, _: Number) -> Number:
+        return Number(code.builder, known)
 
 
 def _emit_registration(code: OrtCode) -> None:
     """Emit `registered (api, shape_of, result)`: operators and their domain, which live as long as the process."""
-    body = code.body("registered", POINTER, [POINTER] * 3)
-    builder, (api, shape_of, result) = body.builder, body.args
-    table = code.module.get_global(LIBRARY_TABLE)
-    count, allocator, domain = body.number(table), body.words(1), body.words(1)
-    size = builder.mul(builder.add(builder.mul(count, i64(CUSTOM_OP_WORDS)), i64(REGISTRATION_WORDS)), i64(8))
-    body.attempt(api, Slot.GetAllocatorWithDefaultOptions, allocator)
-    body.attempt(api, Slot.AllocatorAlloc, body.pointer(allocator), size, result)
-    made = body.pointer(result)
-    body.attempt(api, Slot.CreateCustomOpDomain, code.text(DOMAIN), domain)
-    body.put(made, 0, api)
-    body.put(made, 1, body.pointer(domain))
-    with body.each(count) as index:
-        offset = builder.add(builder.mul(index, i64(CUSTOM_OP_WORDS)), i64(REGISTRATION_WORDS))
-        op = body.at(made, offset)
-        _fill_operator(body, op)
-        row = builder.add(builder.mul(index, i64(OPERATOR_WORDS)), i64(1))
-        body.put(op, CustomOp.Name, body.pointer(table, row))
-        body.put(op, CustomOp.Number, index)
-        body.put(op, CustomOp.Api, api)
-        body.put(op, CustomOp.ShapeOf, shape_of)
-        body.attempt(api, Slot.CustomOpDomain_Add, body.pointer(domain), op)
-    builder.ret(NULL)
+
+    @code.function()
+    def registered(api: Api, shape_of: Words, result: Words) -> Words:
+        count, allocator, domain = code.table(LIBRARY_TABLE)[0], code.words(), code.words()
+        size = (count * CUSTOM_OP_WORDS + REGISTRATION_WORDS) * 8
+        api.attempt(Slot.GetAllocatorWithDefaultOptions, allocator)
+        api.attempt(Slot.AllocatorAlloc, allocator.to(), size, result)
+        made = result.to()
+        api.attempt(Slot.CreateCustomOpDomain, code.text(DOMAIN), domain)
+        made[0] = api
+        made[1] = domain.to()
+        with loop(count) as index:
+            op = made.at(index * CUSTOM_OP_WORDS + REGISTRATION_WORDS)
+            _fill_operator(code, op)
+            op[CustomOp.Name] = operators(code).row(index).name
+            op[CustomOp.Number] = index
+            op[CustomOp.Api] = api
+            op[CustomOp.ShapeOf] = shape_of
+            api.attempt(Slot.CustomOpDomain_Add, domain.to(), op)
+        return code.null
 
 
-def _fill_operator(body: OrtBody, op: ir.Value) -> None:
+def _fill_operator(code: OrtCode, op: Words) -> None:
     names = {**{word: word.name for word in ANSWERS}, **OPERATOR_FUNCTIONS}
     for word in range(CustomOp.Name):
-        value: ir.Value = AddressOf(body.code.functions[names[CustomOp(word)]]) if word in names else NULL
-        body.put(op, word, value)
-    body.put(op, CustomOp.Version, i64(API_VERSION))
+        op[word] = code.address_of(names[CustomOp(word)]) if word in names else code.null
+    op[CustomOp.Version] = API_VERSION
 
 
 def _emit_minor_version(code: OrtCode) -> None:
     """Emit `minor_version (base) -> i64`: the 24 of "1.24.0"; asking `GetApi` for too much would print a complaint."""
-    body = code.body("minor_version", I64, [POINTER])
-    builder, (base,) = body.builder, body.args
-    text = body.call_at(body.pointer(base, 1), POINTER, [])
-    minor = body.words(1)
-    body.put(minor, 0, i64(0))
-    with body.each(i64(MINOR_DIGITS)) as index:
-        letter = builder.zext(builder.load(body.behind(text, builder.add(index, i64(2))), typ=BYTE), I64)
-        digit = builder.sub(letter, i64(ord("0")))
-        with body.when(builder.icmp_unsigned(">", digit, i64(9))):
-            builder.ret(body.number(minor))
-        body.put(minor, 0, builder.add(builder.mul(body.number(minor), i64(10)), digit))
-    builder.ret(body.number(minor))
+
+    @code.function()
+    def minor_version(base: Words) -> Number:
+        text = base.to(1).address_of().cast(Bytes)
+        minor = code.words()
+        minor[0] = 0
+        with loop(code.constant(MINOR_DIGITS)) as index:
+            digit = text[index + 2] - ord("0")
+            with rarely(digit.unsigned(">", 9)):
+                code.leave(minor[0])
+            minor[0] = minor[0] * 10 + digit
+        return minor[0]
 
 
 def _emit_register(code: OrtCode) -> None:
     """Emit `RegisterCustomOps (options, base) -> status`; sessions after the first share what it made."""
-    registration = code.variable(REGISTRATION, 1)
-    registration.linkage = "internal"
-    body = code.body(REGISTER, POINTER, [POINTER, POINTER], exported=True)
-    builder, (options, base) = body.builder, body.args
-    get_api = body.pointer(base)
-    api = body.call_at(get_api, POINTER, [ir.Constant(I32, API_VERSION)])
-    with body.when(body.is_null(api)):
-        first = body.call_at(get_api, POINTER, [ir.Constant(I32, 1)])
-        builder.ret(body.status(first, "redpebble needs onnxruntime 1.17 or newer"))
-    known, result = builder.load_atomic(registration, "acquire", 8, typ=POINTER), body.words(1)
-    shape_of = body.words(1)
-    body.put(result, 0, known)
-    is_new = builder.icmp_unsigned("==", known, NULL)
-    with body.when(builder.not_(is_new), likely=True):
-        is_other = builder.icmp_unsigned("!=", body.pointer(known), api)
-        with body.when(is_other):
-            body.put(result, 0, NULL)  # a second onnxruntime in this process
-    with body.when(body.is_null(body.pointer(result))):
-        body.put(shape_of, 0, NULL)
-        is_newer = builder.icmp_unsigned(">=", body.call("minor_version", base), i64(SHAPE_VERSION))
-        with body.when(is_newer, likely=True):
-            newer = body.call_at(get_api, POINTER, [ir.Constant(I32, SHAPE_VERSION)])
-            body.put(shape_of, 0, body.pointer(newer, Slot.GetTensorElementTypeAndShapeDataReference))
-        body.pass_on(body.call("registered", api, body.pointer(shape_of), result))
-        builder.atomic_rmw("xchg", registration, body.pointer(result), "release")
-    builder.ret(body.ort(api, Slot.AddCustomOpDomain, options, body.pointer(body.pointer(result), 1)))
+    code.variable(REGISTRATION, 1).linkage = "internal"
+
+    @code.function(REGISTER, exported=True)
+    def register(options: Words, base: Words) -> Words:
+        get_api, registration = base.to(), code.table(REGISTRATION)
+        api = get_api.address_of(ir.Constant(I32, API_VERSION)).cast(Api)
+        with rarely(api.is_null()):
+            first = get_api.address_of(ir.Constant(I32, 1)).cast(Api)
+            code.leave(code.status(first, "redpebble needs onnxruntime 1.17 or newer"))
+        # what an earlier registration made, unless it was for a second onnxruntime in this process
+        known, result = registration.current_address(), code.words()
+        shape_of = code.words()
+        result[0] = known
+        is_new = known.is_null()
+        with when(~is_new, likely=True):
+            is_other = ~known.to().is_same(api)
+            with rarely(is_other):
+                result[0] = code.null
+        with rarely(result.to().is_null()):
+            shape_of[0] = code.null
+            is_newer = code.number("minor_version", base).unsigned(">=", SHAPE_VERSION)
+            with when(is_newer, likely=True):
+                newer = get_api.address_of(ir.Constant(I32, SHAPE_VERSION))
+                shape_of[0] = newer.to(Slot.GetTensorElementTypeAndShapeDataReference)
+            code.address("registered", api, shape_of.to(), result).pass_on()
+            registration.swap(result.to(), "release")
+        return api.ask(Slot.AddCustomOpDomain, options, result.to().to(1))

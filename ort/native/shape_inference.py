@@ -5,14 +5,22 @@ from typing import Final
 from llvmlite import ir
 
 from ...lowering.calls.table import Header
-from ...lowering.calls.words import NULL
-from ...lowering.llvm.builder import BYTE, I32, I64, POINTER, VOID, i64
+from ...lowering.calls.words import Struct, Words, address, number, rarely
+from ...lowering.llvm.flow import loop, select, when
+from ...lowering.llvm.values import I32, Bytes, Number
 from .api import ATTRIBUTE_STRING, CustomOp, Slot
-from .code import OrtCode
-from .node import DIGEST_WORDS, operator_row
+from .code import Api, OrtCode
+from .node import DIGEST_WORDS, operator_of
 from .tables import DIGEST_BYTES
 
 UNKNOWN: Final = -1
+
+
+class Symbol(Struct):
+    """What is known of a size of the inputs: a number, or -1 and a name."""
+
+    size = number()
+    name = address(Words)
 
 
 def emit_shapes(code: OrtCode) -> None:
@@ -28,120 +36,122 @@ def emit_shapes(code: OrtCode) -> None:
 
 
 def _emit_learn_input(code: OrtCode) -> None:
-    """Emit `learn_input (api, context, symbols, number, shape)`: symbols [2 n] get a size, or -1 and a name."""
-    body = code.body("learn_input", POINTER, [POINTER, POINTER, POINTER, I64, POINTER])
-    builder, (api, context, symbols, index, shape) = body.builder, body.args
-    info, found = body.words(1), body.words(1)
-    rank = body.number(shape)
-    dims, names = body.fresh_words(builder.add(rank, i64(1))), body.fresh_words(builder.add(rank, i64(1)))
-    body.attempt(api, Slot.ShapeInferContext_GetInputTypeShape, context, index, info)
-    body.attempt(api, Slot.GetDimensionsCount, body.pointer(info), found)
-    with body.when(builder.icmp_signed("!=", body.number(found), rank)):
-        builder.ret(NULL)  # unknown here, or wrong, which the call will say
-    body.attempt(api, Slot.GetDimensions, body.pointer(info), dims, rank)
-    body.attempt(api, Slot.GetSymbolicDimensions, body.pointer(info), names, rank)
-    with body.each(rank) as axis:
-        wanted = body.number(shape, builder.add(axis, i64(1)))
-        with body.when(builder.icmp_signed("<", wanted, i64(0))):
-            entry = body.at(symbols, builder.mul(builder.sub(i64(-1), wanted), i64(2)))
-            # a number says more than a name, and the first name is as good as any
-            is_number = builder.icmp_signed(">=", body.number(dims, axis), i64(0))
-            with body.when(builder.or_(is_number, body.is_null(body.pointer(entry, 1)))):
-                body.put(entry, 0, body.number(dims, axis))
-                body.put(entry, 1, body.pointer(names, axis))
-    builder.ret(NULL)
+    """Emit `learn_input (api, context, symbols, number, shape)`: symbols get a size, or -1 and a name."""
+
+    @code.function()
+    def learn_input(api: Api, context: Words, symbols: Symbol, index: Number, shape: Words) -> Words:
+        info, found = code.words(), code.words()
+        rank = shape[0]
+        dims, names = code.fresh_words(rank + 1), code.fresh_words(rank + 1)
+        api.attempt(Slot.ShapeInferContext_GetInputTypeShape, context, index, info)
+        api.attempt(Slot.GetDimensionsCount, info.to(), found)
+        with rarely(found[0] != rank):
+            code.leave(code.null)  # unknown here, or wrong, which the call will say
+        api.attempt(Slot.GetDimensions, info.to(), dims, rank)
+        api.attempt(Slot.GetSymbolicDimensions, info.to(), names, rank)
+        with loop(rank) as axis:
+            wanted = shape[axis + 1]
+            with rarely(wanted < 0):
+                symbol = symbols.row(-1 - wanted)
+                # a number says more than a name, and the first name is as good as any
+                is_number = dims[axis] >= 0
+                with rarely(is_number | symbol.name.is_null()):
+                    symbol.size = dims[axis]
+                    symbol.name = names.to(axis)
+        return code.null
 
 
 def _emit_tell_size(code: OrtCode) -> None:
     """Emit `tell_size (header, symbols, expression, size, name)`: a number, one size of an input, or -1 and ""."""
-    body = code.body("tell_size", VOID, [POINTER, POINTER, I64, POINTER, POINTER])
-    builder, (header, symbols, expression, size, name) = body.builder, body.args
-    count = body.number(header, Header.Symbols)
-    stride = builder.add(count, i64(2))
-    row = body.at(body.pointer(header, Header.ExpressionTable), builder.mul(expression, stride))
-    body.put(size, 0, i64(UNKNOWN))
-    body.put(name, 0, code.text(""))
-    powers, last = body.words(1), body.words(1)
-    body.put(powers, 0, i64(0))
-    body.put(last, 0, i64(0))
-    with body.each(count) as symbol:
-        power = body.number(row, builder.add(symbol, i64(2)))
-        body.put(powers, 0, builder.add(body.number(powers), builder.mul(power, power)))
-        is_used = builder.icmp_signed("!=", power, i64(0))
-        body.put(last, 0, builder.select(is_used, symbol, body.number(last)))
-    with body.when(builder.icmp_signed("==", body.number(powers), i64(0))):
-        body.put(size, 0, builder.sdiv(body.number(row, 0), body.number(row, 1)))
-        builder.ret_void()
-    power = body.number(row, builder.add(body.number(last), i64(2)))
-    is_plain: ir.Value = builder.icmp_signed("==", body.number(powers), i64(1))
-    for one in (body.number(row, 0), body.number(row, 1), power):
-        is_plain = builder.and_(is_plain, builder.icmp_signed("==", one, i64(1)))
-    with body.when(is_plain):
-        entry = body.at(symbols, builder.mul(body.number(last), i64(2)))
-        body.put(size, 0, body.number(entry, 0))
-        with body.when(builder.not_(body.is_null(body.pointer(entry, 1)))):
-            body.put(name, 0, body.pointer(entry, 1))
-    builder.ret_void()
+
+    @code.function()
+    def tell_size(header: Header, symbols: Symbol, expression: Number, size: Words, name: Words) -> None:
+        count = header.symbols
+        stride = count + 2
+        row = header.expression_table.at(expression * stride)
+        size[0] = UNKNOWN
+        name[0] = code.text("")
+        # the powers of all symbols: none for a number, one for a size
+        powers, last = code.words(), code.words()
+        powers[0] = 0
+        last[0] = 0
+        with loop(count) as symbol:
+            power = row[symbol + 2]
+            powers[0] += power * power
+            last[0] = select(power != 0, symbol, last[0])
+        with rarely(powers[0] == 0):
+            size[0] = row[0].quotient(row[1])
+            code.leave()
+        power = row[last[0] + 2]
+        is_plain = powers[0] == 1
+        for one in (row[0], row[1], power):
+            is_plain &= one == 1
+        with rarely(is_plain):
+            known = symbols.row(last[0])
+            size[0] = known.size
+            with rarely(~known.name.is_null()):
+                name[0] = known.name
 
 
 def _emit_tell_output(code: OrtCode) -> None:
     """Emit `tell_output (api, context, header, symbols, number, shape)`."""
-    body = code.body("tell_output", POINTER, [POINTER, POINTER, POINTER, POINTER, I64, POINTER])
-    builder, (api, context, header, symbols, index, shape) = body.builder, body.args
-    rank = body.number(shape)
-    dims, names = body.fresh_words(builder.add(rank, i64(1))), body.fresh_words(builder.add(rank, i64(1)))
-    with body.each(rank) as axis:
-        expression = body.number(shape, builder.add(axis, i64(1)))
-        body.call("tell_size", header, symbols, expression, body.at(dims, axis), body.at(names, axis))
-        is_number = builder.icmp_signed(">=", body.number(dims, axis), i64(0))
-        letter = builder.load(body.pointer(names, axis), typ=BYTE)
-        is_named = builder.icmp_unsigned("!=", letter, ir.Constant(BYTE, 0))
-        with body.when(builder.not_(builder.or_(is_number, is_named))):
-            builder.ret(NULL)
-    info = body.words(1)
-    body.attempt(api, Slot.CreateTensorTypeAndShapeInfo, info)
-    kind = body.number(body.pointer(header, Header.OutputTypes), index)
-    status = body.call("describe", api, body.pointer(info), kind, dims, names, rank)
-    with body.when(body.is_null(status), likely=True):
-        told = body.ort(api, Slot.ShapeInferContext_SetOutputTypeShape, context, index, body.pointer(info))
-        body.release(api, Slot.ReleaseTensorTypeAndShapeInfo, body.pointer(info))
-        builder.ret(told)
-    body.release(api, Slot.ReleaseTensorTypeAndShapeInfo, body.pointer(info))
-    builder.ret(status)
+
+    @code.function()
+    def tell_output(api: Api, context: Words, header: Header, symbols: Symbol, index: Number, shape: Words) -> Words:
+        rank = shape[0]
+        dims, names = code.fresh_words(rank + 1), code.fresh_words(rank + 1)
+        with loop(rank) as axis:
+            expression = shape[axis + 1]
+            code.call("tell_size", header, symbols, expression, dims.at(axis), names.at(axis))
+            is_number = dims[axis] >= 0
+            is_named = names.to(axis).cast(Bytes).narrow(0) != 0
+            with rarely(~(is_number | is_named)):
+                code.leave(code.null)
+        info = code.words()
+        api.attempt(Slot.CreateTensorTypeAndShapeInfo, info)
+        kind = header.output_types[index]
+        status = code.address("describe", api, info.to(), kind, dims, names, rank)
+        with when(status.is_null(), likely=True):
+            told = api.ask(Slot.ShapeInferContext_SetOutputTypeShape, context, index, info.to())
+            api.release(Slot.ReleaseTensorTypeAndShapeInfo, info.to())
+            code.leave(told)
+        api.release(Slot.ReleaseTensorTypeAndShapeInfo, info.to())
+        return status
 
 
 def emit_describe(code: OrtCode) -> None:
     """Emit `describe (api, info, kind, dims, names, rank) -> status`."""
-    body = code.body("describe", POINTER, [POINTER, POINTER, I64, POINTER, POINTER, I64])
-    api, info, kind, dims, names, rank = body.args
-    body.attempt(api, Slot.SetTensorElementType, info, body.builder.trunc(kind, I32))
-    body.attempt(api, Slot.SetDimensions, info, dims, rank)
-    body.builder.ret(body.ort(api, Slot.SetSymbolicDimensions, info, names, rank))
+
+    @code.function()
+    def describe(api: Api, info: Words, kind: Number, dims: Words, names: Words, rank: Number) -> Words:
+        api.attempt(Slot.SetTensorElementType, info, kind.narrow(I32))
+        api.attempt(Slot.SetDimensions, info, dims, rank)
+        return api.ask(Slot.SetSymbolicDimensions, info, names, rank)
 
 
 def _emit_infer(code: OrtCode) -> None:
-    body = code.body("infer_shapes", POINTER, [POINTER, POINTER])
-    builder, (op, context) = body.builder, body.args
-    api = body.pointer(op, CustomOp.Api)
-    attribute, found, digest = body.words(1), body.words(1), body.words(DIGEST_WORDS + 1)
-    with body.when(builder.icmp_signed("==", body.number(operator_row(body, op), 1), i64(0))):
-        builder.ret(NULL)  # compiled in this process, later: the model says what shapes there are
-    body.attempt(api, Slot.ShapeInferContext_GetAttribute, context, code.text("digest"), attribute)
-    arguments = (ir.Constant(I32, ATTRIBUTE_STRING), digest, i64(DIGEST_BYTES + 1), found)
-    body.attempt(api, Slot.ReadOpAttr, body.pointer(attribute), *arguments)
-    header = body.call("find", op, digest, found)
-    with body.when(body.is_null(header)):
-        builder.ret(NULL)  # making the node will say so
-    count = body.number(header, Header.Symbols)
-    symbols = body.fresh_words(builder.mul(builder.add(count, i64(1)), i64(2)))
-    with body.each(count) as index:
-        entry = body.at(symbols, builder.mul(index, i64(2)))
-        body.put(entry, 0, i64(UNKNOWN))
-        body.put(entry, 1, NULL)
-    inputs = (body.number(header, Header.Inputs), body.pointer(header, Header.InputShapes))
-    with body.each_shape(*inputs) as (index, shape):
-        body.pass_on(body.call("learn_input", api, context, symbols, index, shape))
-    outputs = (body.number(header, Header.Outputs), body.pointer(header, Header.OutputShapes))
-    with body.each_shape(*outputs) as (index, shape):
-        body.pass_on(body.call("tell_output", api, context, header, symbols, index, shape))
-    builder.ret(NULL)
+    @code.function()
+    def infer_shapes(op: Words, context: Words) -> Words:
+        api = op.to(CustomOp.Api).cast(Api)
+        attribute, found, digest = code.words(), code.words(), code.words(DIGEST_WORDS + 1)
+        with rarely(operator_of(code, op).variant_count == 0):
+            code.leave(code.null)  # compiled in this process, later: the model says what shapes there are
+        # the network of the node's digest
+        api.attempt(Slot.ShapeInferContext_GetAttribute, context, code.text("digest"), attribute)
+        arguments = (ir.Constant(I32, ATTRIBUTE_STRING), digest, DIGEST_BYTES + 1, found)
+        api.attempt(Slot.ReadOpAttr, attribute.to(), *arguments)
+        header = code.address("find", op, digest, found).cast(Header)
+        with rarely(header.is_null()):
+            code.leave(code.null)  # making the node will say so
+        # what the inputs tell of sizes, then the shapes of outputs
+        count = header.symbols
+        symbols = code.fresh_words((count + 1) * Symbol.word_count).cast(Symbol)
+        with loop(count) as index:
+            symbol = symbols.row(index)
+            symbol.size = UNKNOWN
+            symbol.name = code.null
+        with code.each_shape(header.inputs, header.input_shapes) as (index, shape):
+            code.address("learn_input", api, context, symbols, index, shape).pass_on()
+        with code.each_shape(header.outputs, header.output_shapes) as (index, shape):
+            code.address("tell_output", api, context, header, symbols, index, shape).pass_on()
+        return code.null

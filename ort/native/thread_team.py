@@ -10,9 +10,9 @@ from typing import Final
 from llvmlite import ir
 
 from ...lowering.calls.steps import Team, Waiting
-from ...lowering.calls.table import Split
-from ...lowering.calls.words import NULL, Body
-from ...lowering.llvm.builder import I64, POINTER, VOID, i64
+from ...lowering.calls.words import NULL, WordCode, rarely
+from ...lowering.llvm.flow import select
+from ...lowering.llvm.values import I64, Number, i64
 from .code import OrtCode
 from .tensors import OrtFrame
 
@@ -38,36 +38,36 @@ NANOSLEEP: Final = 35
 """Linux on x86-64: nanosleep."""
 
 
-def _system_call(body: Body, number: int, arguments: Sequence[ir.Value]) -> ir.Value:
+def _system_call(code: WordCode, number: int, arguments: Sequence[ir.Value]) -> ir.Value:
     """Emit a system call, for the library has no C library; arguments are words, two at most."""
     registers = "".join(f",{{{name}}}" for name, _ in zip(("rdi", "rsi"), arguments, strict=False))
     kind = ir.FunctionType(I64, [I64, *(argument.type for argument in arguments)])
     constraint = f"={{rax}},{{rax}}{registers},~{{rcx}},~{{r11}},~{{memory}}"
-    return body.builder.asm(kind, "syscall", constraint, [i64(number), *arguments], True)
+    return code.builder.asm(kind, "syscall", constraint, [i64(number), *arguments], True)
 
 
 WAITING: Final = Waiting(
     SPINS,
-    lambda body: _system_call(body, YIELD, []),
-    lambda body, time: _system_call(body, NANOSLEEP, [time, NULL]),
+    lambda code: _system_call(code, YIELD, []),
+    lambda code, time: _system_call(code, NANOSLEEP, [time.value, NULL]),
 )
 
 
 def emit_join(code: OrtCode) -> None:
     """Emit `join_team (team, number)`, which ParallelFor calls."""
     _emit_close_registration(code)
-    body = code.body("join_team", VOID, [POINTER, I64])
-    builder, (team, _) = body.builder, body.args
-    number = body.add(team, Team.Registered, i64(1))
-    with body.when(builder.icmp_signed(">=", number, i64(CLOSED))):
-        builder.ret_void()
-    is_first = builder.icmp_signed("==", number, i64(0))
-    with body.when(is_first):
-        body.call("close_registration", team)
-    with body.when(builder.not_(is_first)):
-        body.wait_until(lambda: builder.icmp_signed("!=", body.current(team, Team.Members), i64(0)))
-    body.call("do_shared_tiles", team, number)
-    builder.ret_void()
+
+    @code.function()
+    def join_team(team: Team, _: Number) -> None:
+        number = team.registered.add(1)
+        with rarely(number >= CLOSED):
+            code.leave()
+        is_first = number == 0
+        with rarely(is_first):
+            code.call("close_registration", team)
+        with rarely(~is_first):
+            code.wait_until(lambda: team.members.current() != 0)
+        code.call("do_shared_tiles", team, number)
 
 
 def _emit_close_registration(code: OrtCode) -> None:
@@ -75,16 +75,15 @@ def _emit_close_registration(code: OrtCode) -> None:
 
     In a session of one thread nobody ever comes. After some teams of one a node waits in a few of them only.
     """
-    body = code.body("close_registration", VOID, [POINTER])
-    builder, (team,) = body.builder, body.args
-    solo_calls = body.pointer(body.pointer(team, Team.Frame), OrtFrame.SoloCalls)
-    solo = builder.load_atomic(solo_calls, "monotonic", 8, typ=I64)
-    gives_up = builder.icmp_signed(">=", solo, i64(TRIES))
-    gives_up = builder.and_(gives_up, builder.icmp_signed("!=", builder.urem(solo, i64(RETRY)), i64(0)))
-    wanted = builder.select(gives_up, i64(1), body.number(body.pointer(team, Team.Split), Split.Workers))
-    body.wait_until(lambda: builder.icmp_signed(">=", body.current(team, Team.Registered), wanted), PATIENCE)
-    members = body.add(team, Team.Registered, i64(CLOSED))
-    is_alone = builder.icmp_signed("==", members, i64(1))
-    body.swap(solo_calls, 0, builder.select(is_alone, builder.add(solo, i64(1)), i64(0)), "monotonic")
-    body.swap(team, Team.Members, members)
-    builder.ret_void()
+
+    @code.function()
+    def close_registration(team: Team) -> None:
+        solo_calls = team.frame.cast(OrtFrame).solo_calls
+        solo = solo_calls.current("monotonic")
+        gives_up = solo >= TRIES
+        gives_up &= solo % RETRY != 0
+        wanted = select(gives_up, 1, team.split.workers)
+        code.wait_until(lambda: team.registered.current() >= wanted, PATIENCE)
+        members = team.registered.add(CLOSED)
+        solo_calls.swap(select(members == 1, solo + 1, 0), "monotonic")
+        team.members.swap(members)

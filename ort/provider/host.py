@@ -285,11 +285,11 @@ class ProviderHost:
         kernel = known.memory.words(
             KERNEL_BYTES // 8,
             {
-                Kernel.Api: known.functions.address,
-                Kernel.Header: address_of(network.table),
-                Kernel.MemoryInfo: known.functions.word(Slot.CreateCpuMemoryInfo, ARENA_ALLOCATOR, DEFAULT_MEMORY),
-                Kernel.Threads: self._asked.cpus,
-                Kernel.ShapeOf: known.shape_of,
+                Kernel.api: known.functions.address,
+                Kernel.header: address_of(network.table),
+                Kernel.memory_info: known.functions.word(Slot.CreateCpuMemoryInfo, ARENA_ALLOCATOR, DEFAULT_MEMORY),
+                Kernel.threads: self._asked.cpus,
+                Kernel.shape_of: known.shape_of,
             },
         )
         self._networks[kernel] = network
@@ -307,7 +307,7 @@ class ProviderHost:
                 continue
             kernel = word_at(info, ComputeInfo.Kernel)
             self._networks.pop(kernel, None)
-            self._known.functions.release(Slot.ReleaseMemoryInfo, word_at(kernel, Kernel.MemoryInfo))
+            self._known.functions.release(Slot.ReleaseMemoryInfo, word_at(kernel, Kernel.memory_info))
             self._known.memory.free(kernel)
             self._known.memory.free(info)
 

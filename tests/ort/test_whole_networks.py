@@ -129,8 +129,8 @@ def test_steps_and_temporaries_of_several_sizes_have_their_places() -> None:
 def test_temporaries_that_do_not_meet_share_memory() -> None:
     program = compiled(MIXED).program
     words = network_table(program, symbols_of(program, ""), IN_ONNXRUNTIME).words
-    assert words[Header.Temporaries] == len(program.temporaries)
-    areas = words[Header.Areas]
+    assert words[Header.temporaries] == len(program.temporaries)
+    areas = words[Header.areas]
     assert isinstance(areas, int)
     assert areas <= len(program.temporaries)
 

@@ -80,14 +80,14 @@ def guarded_call(side: Side, loaded: LoadedNetwork, symbols: Mapping[str, int], 
     program, blocks = loaded.program, list[NDArray[np.uint8]]()
     ends = [*program.inputs, *program.outputs]
     sizes = [np.dtype(tensor.dtype).itemsize * prod(size.evaluate(symbols) for size in tensor.shape) for tensor in ends]
-    words = np.ctypeslib.as_array((ctypes.c_int64 * (len(Frame) + len(PoolFrame))).from_address(call.frame))
+    words = np.ctypeslib.as_array((ctypes.c_int64 * PoolFrame.word_count).from_address(call.frame))
     for index, temporary in enumerate(program.temporaries, len(ends)):
         blocks.append(guarded(FLOAT_BYTES * temporary.size.evaluate(symbols), side))
         call.buffers[index] = address_of(blocks[-1])
     memory: NDArray[np.uint8] = call.owned[1]  # pyright: ignore[reportAssignmentType]
-    scratch = address_of(memory) + int(words[PoolFrame.Bytes]) - int(words[Frame.Scratch])
+    scratch = address_of(memory) + int(words[PoolFrame.bytes]) - int(words[Frame.scratch])
     blocks.append(guarded(scratch, side))
-    words[Frame.Scratch] = address_of(blocks[-1])
+    words[Frame.scratch] = address_of(blocks[-1])
     run = call.native.run
 
     def guarded_run() -> None:

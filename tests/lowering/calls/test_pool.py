@@ -64,7 +64,7 @@ class WatchedCall:
 
 
 def use_of(pool: ThreadPool) -> int:
-    return ctypes.cast(pool.address, ctypes.POINTER(ctypes.c_int64))[Pool.Use]
+    return ctypes.cast(pool.address, ctypes.POINTER(ctypes.c_int64))[Pool.use]
 
 
 def stopping(pool: ThreadPool) -> threading.Thread:

@@ -34,7 +34,7 @@ def pool(threads: int) -> ThreadPool:
     return ThreadPool(threads)
 
 
-def split(step: Step, rows: int, threads: int, costs: SplitCosts = IN_PROCESS) -> dict[Split, int]:
+def split(step: Step, rows: int, threads: int, costs: SplitCosts = IN_PROCESS) -> dict[int, int]:
     """The words of the split of a network's only step."""
     report = Report(())
     inputs = (Tensor("x", (ROWS,)),)
@@ -45,7 +45,7 @@ def split(step: Step, rows: int, threads: int, costs: SplitCosts = IN_PROCESS) -
     words.write_to(table, {"step0": 8, "shared0": 8, symbols.table: address_of(table)})
     network = LoadedNetwork(program, table, MachineCode({}, {}, ()))
     (row,) = new_call(network, {"rows": rows}, pool(threads)).splits
-    return {word: int(row[word]) for word in Split}
+    return {word: int(row[word]) for word in range(Split.word_count)}
 
 
 @st.composite
@@ -64,11 +64,11 @@ def ranges(step: Step, rows: int, threads: int, costs: SplitCosts) -> list[int]:
     """The numbers of rows that threads do at once, in their order; what all do together comes last."""
     assert step.tiled is not None
     words = split(step, rows, threads, costs)
-    assert words[Split.Rows] == rows
-    assert 1 <= words[Split.Workers] <= threads
-    if words[Split.Workers] == 1:
+    assert words[Split.rows] == rows
+    assert 1 <= words[Split.workers] <= threads
+    if words[Split.workers] == 1:
         return [rows]
-    if chunk := words[Split.ChunkRows]:
+    if chunk := words[Split.chunk_rows]:
         return [min(chunk, rows - begin) for begin in range(0, rows, chunk)]
     widest = step.tiled.times[-1].width
     share = rows // (widest * threads) * widest
@@ -100,17 +100,17 @@ def test_every_row_is_done_once_and_in_a_tile_that_makes_the_same_bits(
 
 
 def test_a_step_that_is_one_piece_is_done_by_one_thread() -> None:
-    assert split(Step("step0", None), 100, 3)[Split.Workers] == 1
+    assert split(Step("step0", None), 100, 3)[Split.workers] == 1
 
 
 def test_small_work_is_not_given_to_threads() -> None:
     quick = Step("step0", ROWS, TiledRows((TileTime(64, 1, 0.5, 0.3),), 64, "shared0"))
-    assert split(quick, 128, 2)[Split.Workers] == 1
+    assert split(quick, 128, 2)[Split.workers] == 1
 
 
 def test_threads_take_whole_tiles_while_there_are_some_for_each() -> None:
     slow = Step("step0", ROWS, TiledRows((TileTime(16, 1, 40.0, 25.0), TileTime(64, 40, 100.0, 60.0)), 16, "shared0"))
-    assert split(slow, 144, 2) == {Split.Rows: 144, Split.Workers: 2, Split.ChunkRows: 0}
+    assert split(slow, 144, 2) == {Split.rows: 144, Split.workers: 2, Split.chunk_rows: 0}
     assert ranges(slow, 144, 2, IN_PROCESS) == [64, 64, 16]
 
 
@@ -122,5 +122,5 @@ def test_pieces_are_small_where_threads_may_come_late() -> None:
 
 def test_so_few_connections_are_not_shared_inside_onnxruntime_whatever_the_estimates() -> None:
     slow = Step("step0", ROWS, TiledRows((TileTime(1, 1, 1000.0),), 1))
-    assert split(slow, 60, 2, IN_ONNXRUNTIME)[Split.Workers] == 1
-    assert split(slow, 61, 2, IN_ONNXRUNTIME)[Split.Workers] == 2
+    assert split(slow, 60, 2, IN_ONNXRUNTIME)[Split.workers] == 1
+    assert split(slow, 61, 2, IN_ONNXRUNTIME)[Split.workers] == 2

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from redpebble.lowering.calls.steps import LOOKS, NAP_NANOSECONDS, YIELDS, Waiting, emit_relax
-from redpebble.lowering.calls.words import WordCode
+from redpebble.lowering.calls.words import WordCode, Words
 from redpebble.lowering.cpu_target import CpuTarget
-from redpebble.lowering.llvm.builder import I64, POINTER, VOID, i64
+from redpebble.lowering.llvm.values import POINTER, Number, i64
 from redpebble.runtime.jit import emit_object, load_object
 
 SPINS = 100
@@ -24,17 +24,19 @@ def what_it_does(looks: Sequence[int]) -> list[str]:
         seen.append(f"sleep {seconds} {nanoseconds}")
 
     nap = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(sleep)
-    yields_at, naps_at = (i64(ctypes.cast(one, ctypes.c_void_p).value or 0).inttoptr(POINTER) for one in (others, nap))
     code = WordCode(ir.Module("waiting"))
-    waiting = Waiting(
-        SPINS,
-        lambda body: body.run_function(yields_at, []),
-        lambda body, time: body.run_function(naps_at, [time]),
-    )
+
+    def function(callback: object) -> Words:
+        address = ctypes.cast(callback, ctypes.c_void_p).value  # pyright: ignore[reportArgumentType]
+        return Words(code.builder, i64(address or 0).inttoptr(POINTER))
+
+    waiting = Waiting(SPINS, lambda _: function(others).call(), lambda _, time: function(nap).call(time))
     emit_relax(code, waiting, x86=False)
-    body = code.body("look", VOID, [POINTER, I64], exported=True)
-    body.call("relax", body.args[1])
-    body.builder.ret_void()
+
+    @code.function(exported=True)
+    def look(_: Words, looks: Number) -> None:
+        code.call("relax", looks)
+
     loaded = load_object(emit_object(str(code.module), CpuTarget.generic()), {"look": (1, 1)})
     for number in looks:
         before = len(seen)
