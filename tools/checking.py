@@ -20,7 +20,7 @@ from ..ort.model_looks import holds_networks
 from ..ort.provider.register import register
 from ..verification.compare import CheckPlan, Run, agree, compare_runs
 from ..verification.input_choice import Feeds, InputChoice
-from ..verification.oracle import Comparison, Oracle, Tolerance, session_options
+from ..verification.oracle import Comparison, Oracle, Tolerance, exact_session, session_options
 from .console.console import console
 from .console.working import working
 from .json_reports import write_report
@@ -41,7 +41,7 @@ def _compiled(model: Path, outputs: Sequence[str]) -> Run:
 
 def _in_session(model: Path, outputs: Sequence[str]) -> Run:
     del outputs
-    return Oracle.of(lambda: session(model, session_options(1))).run
+    return Oracle.of(lambda: exact_session(lambda options: session(model, options))).run
 
 
 def _with_provider(model: Path, outputs: Sequence[str]) -> Run:
@@ -86,7 +86,7 @@ def check(
     plan = CheckPlan(batches, runs, seed, Tolerance(rtol, atol), InputChoice(dims=sizes or {}))
     _check_ways([way])
     original = read_runnable_model(path)
-    oracle = Oracle(path)
+    oracle = Oracle(path, exact=True)
     return compare_runs(plan, original, oracle, WAYS[way](path, oracle.output_names))
 
 
@@ -103,7 +103,7 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
     comparisons: list[Comparison] = []
     with working("compiling for the comparison of", model):
         original = read_runnable_model(model)  # says more about a broken file than onnxruntime does
-        oracle = Oracle(model)
+        oracle = Oracle(model, exact=True)
         made = {way: WAYS[way](model, oracle.output_names) for way in ways} or _first_that_covers(model, oracle)
     for way, run in made.items():
         with working(f"comparing {way} with onnxruntime on", model):
@@ -139,7 +139,7 @@ def check_against(model: Path, against: Path, plan: CheckPlan, report: Path | No
     with working("comparing", model):
         with suppress(InvalidModelError):  # onnxruntime reads formats that we do not
             read_runnable_model(against, any_version=True)
-        comparisons = compare_runs(plan, original, Oracle(model), Oracle(against).run)
+        comparisons = compare_runs(plan, original, Oracle(model, exact=True), Oracle(against, exact=True).run)
         if holds_networks(against):
             comparisons += compare_session(plan, model, original, against)
     return _shown(comparisons, report)
@@ -147,8 +147,8 @@ def check_against(model: Path, against: Path, plan: CheckPlan, report: Path | No
 
 def compare_session(plan: CheckPlan, path: Path, original: onnx_ir.Model, networks: Source) -> list[Comparison]:
     """Compare a model with sparse networks, our library registered, with the original in onnxruntime."""
-    native = Oracle.of(lambda: session(networks))
-    comparisons = compare_runs(plan, original, Oracle(path), native.run)
+    native = Oracle.of(lambda: exact_session(lambda options: session(networks, options)))
+    comparisons = compare_runs(plan, original, Oracle(path, exact=True), native.run)
     return [replace(one, name=f"{one.name}, session") for one in comparisons]
 
 

@@ -134,7 +134,9 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
     if plan.runs:
         with working("comparing", request.source):
             read_runnable_model(source, any_version=True)
-            comparisons = compare_runs(plan, original, Oracle(request.source), Oracle(result.model).run)
+            comparisons = compare_runs(
+                plan, original, Oracle(request.source, exact=True), Oracle(result.model, exact=True).run
+            )
             if result.networks:
                 comparisons += compare_session(plan, request.source, original, result.model)
         console.print(comparison_table(comparisons))

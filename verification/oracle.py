@@ -54,13 +54,16 @@ class Comparison:
 class Oracle:
     """An onnxruntime session of a model, on the CPU."""
 
-    def __init__(self, model: str | os.PathLike[str] | onnx_ir.Model, threads: int = 1) -> None:
-        """Load `model`, of a file or in memory.
+    def __init__(self, model: str | os.PathLike[str] | onnx_ir.Model, threads: int = 1, *, exact: bool = False) -> None:
+        """Load `model`, of a file or in memory; `exact` is for comparisons, `exact_session` says what it does.
 
         Raises:
             OracleError: onnxruntime refuses the model.
         """
-        self._load(lambda: _loaded(model, threads))
+        if exact:
+            self._load(lambda: exact_session(lambda options: _with_options(model, options), threads))
+        else:
+            self._load(lambda: _loaded(model, threads))
         self._as_written = lambda: _loaded(model, threads, as_written=True)
 
     @classmethod
@@ -141,6 +144,28 @@ def _loaded(
     options = session_options(threads)
     if as_written:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return _with_options(model, options)
+
+
+def exact_session(
+    make: Callable[[onnxruntime.SessionOptions], onnxruntime.InferenceSession], threads: int = 1
+) -> onnxruntime.InferenceSession:
+    """Return the session that `make` makes with options for exact sums of products of bytes.
+
+    On x86 without VNNI onnxruntime adds pairs of products of unsigned and signed bytes in 16 bits, where they saturate.
+    Operators that do not take its option against that, such as QGemm, run without it.
+    """
+    options = session_options(threads)
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    try:
+        return make(options)
+    except Exception:  # onnxruntime's errors share no base class of their own
+        return make(session_options(threads))
+
+
+def _with_options(
+    model: str | os.PathLike[str] | onnx_ir.Model, options: onnxruntime.SessionOptions
+) -> onnxruntime.InferenceSession:
     if not isinstance(model, onnx_ir.Model):
         return _session(os.fspath(model), options)
     with loadable(model) as source:
