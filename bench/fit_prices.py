@@ -223,9 +223,9 @@ def examples_of(measured: MeasuredMachine, prices_of: str) -> Examples:
 
 
 def _tuned(microseconds: Mapping[str, float]) -> dict[str, float]:
-    """Return the times that `redpebble tune` would have measured: others may be of a day on which all was faster.
+    """Return the times that `redpebble tune` would have measured: other rows may stem from a faster day of the machine.
 
-    It measures what all layers may use, not what rounds.
+    It measures the kernels that any layer may use, without those that round.
     """
     return {
         kernel: time

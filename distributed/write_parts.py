@@ -72,7 +72,7 @@ def check_target(folder: Path) -> None:
         ValueError: it exists, and is a link, or holds anything but the parts of a plan.
         OSError: there is no folder for it.
     """
-    accepted = "accepted is a new folder or one of parts"
+    accepted = "expected a new folder or one of parts"
     if not folder.absolute().parent.is_dir():
         raise FileNotFoundError(f"cannot write {folder}: {folder.absolute().parent} is no folder")
     if folder.is_symlink():
@@ -126,7 +126,7 @@ def _ports(module: ModuleOp) -> tuple[tuple[PortShape, ...], tuple[PortShape, ..
 
 
 def _rank_parts(folder: Path, ownership: Ownership, *, overlap: bool) -> Iterator[PartEntry]:
-    """Write one part after the other, so that there is one in memory at a time."""
+    """Write the parts one by one, so that memory holds a single part."""
     for rank in range(ownership.part_count):
         program = rank_program(ownership, rank, overlap=overlap)
         program.module.verify()

@@ -165,7 +165,7 @@ def _checked_target(target: object) -> CpuTarget:
         case CpuTarget():
             return target
         case _:
-            raise ValueError(f"target is {target!r}, accepted is a CpuTarget such as CpuTarget.avx2()")
+            raise ValueError(f"target is {target!r}, expected a CpuTarget such as CpuTarget.avx2()")
 
 
 def cache_folder(cache: Cache) -> Path | None:
@@ -243,7 +243,7 @@ class Optimized:
         return onnx.ModelProto.FromString(content)
 
     def save(self, path: str | os.PathLike[str], *, external_data: bool | None = None) -> None:
-        """Write the model to `path`, its weights beside it where `external_data` says so, or None and they must.
+        """Write the model to `path`, its weights beside it if `external_data`, or if None and the size requires it.
 
         Raises:
             OSError: the file cannot be written.
@@ -252,7 +252,7 @@ class Optimized:
         save_model(self.model, path, external_data=external_data)
 
     def __repr__(self) -> str:
-        """Return a line: what there is is in the fields."""
+        """Return a one-line summary; details are in the fields."""
         counts = {"sparse network": self.networks, "layer": self.report, "operator": self.foreign}
         parts = [f"{len(found)} {name}{'s' * (len(found) != 1)}" for name, found in counts.items()]
         return f"<Optimized: {', '.join(parts)} left as they are>"
@@ -285,7 +285,7 @@ def optimize(
             or "f32" with some; or rows are negative.
     """
     if target not in ("portable", "ort"):
-        raise ValueError(f"target is {target!r}, accepted are 'portable' and 'ort'")
+        raise ValueError(f"target is {target!r}, expected 'portable' or 'ort'")
     networks = target == "ort"
     options = Options("optimize", skip_passes=skip_passes, sparse_networks=networks, rows=rows, samples=samples)
     options = replace(options, bfloat=is_bfloat(precision, samples is not None))
@@ -299,7 +299,7 @@ def is_bfloat(precision: Precision | None, has_samples: bool) -> bool:
         ValueError: there is no such precision, or it does not go with samples, or without them.
     """
     if precision not in (None, *get_args(Precision)):
-        raise ValueError(f"precision is {precision!r}, accepted are {', '.join(get_args(Precision))}")
+        raise ValueError(f"precision is {precision!r}, expected one of {', '.join(get_args(Precision))}")
     if precision in ("f32", "int8") and has_samples != (precision == "int8"):
         raise ValueError(f"precision is {precision!r} {'with' if has_samples else 'without'} samples, which int8 needs")
     return precision == "bf16"

@@ -156,7 +156,7 @@ def nodes_left(module: ModuleOp, imported: Imported, convolutions_left: str = ""
 
 
 def _told_behind(model: onnx_ir.Model, reasons: Mapping[int, str]) -> dict[int, str]:
-    """Return reasons in which products on codes have those of what makes floats of them, where a layer would be."""
+    """Return reasons in which an integer product has the reason of its dequantizing node, the end of a layer."""
     nodes = list(model.graph)
     positions, told = {node: at for at, node in enumerate(nodes)}, dict(reasons)
     for at in reasons:
@@ -169,7 +169,7 @@ def _told_behind(model: onnx_ir.Model, reasons: Mapping[int, str]) -> dict[int, 
 
 
 def _reason_behind(product: onnx_ir.Node, positions: Mapping[onnx_ir.Node, int], reasons: Mapping[int, str]) -> str:
-    """Return the reason of what makes floats of a product of codes, or of a node between that is not covered."""
+    """Return the reason of the node that dequantizes an integer product, or of an unsupported node before it."""
     reason = ""
     for node in _behind(product):
         at = positions.get(node)
@@ -180,7 +180,7 @@ def _reason_behind(product: onnx_ir.Node, positions: Mapping[onnx_ir.Node, int],
 
 
 def _behind(node: onnx_ir.Node) -> Iterator[onnx_ir.Node]:
-    """Yield the nodes that read a product of codes, one the other, up to that which makes floats of it."""
+    """Yield the chain of nodes behind an integer product, up to the node that dequantizes it."""
     for _ in range(MOST_BEHIND):
         readers = [use.node for use in node.outputs[0].uses()]
         if not readers:

@@ -60,7 +60,7 @@ def size_of(attention: AttentionReport, length: int = LONG, samples: int = 1) ->
 
 
 def predicted_gain(placement: Placement, networks: Sequence[NetworkReport], machine: Machine) -> PredictedGain | None:
-    """Return what sparse networks are predicted to gain; None where there are none, or no times of them."""
+    """Return the predicted gain of sparse networks; None without networks, or without their times."""
     if any(network.image_us for network in networks):
         return _gain_of_images(placement, networks, machine)
     if not networks or not placement.linear_taken or not all(network.predicted_us for network in networks):

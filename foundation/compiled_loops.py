@@ -1,6 +1,6 @@
 """Loops compiled by numba: once, kept in a folder of the cache, without the interpreter's lock.
 
-What numba keeps is code that a process runs, as networks in the cache are: the folder is the user's alone.
+Files of numba are code that a process runs, like networks in the cache: the folder is private.
 
 Code holds the loops that it calls and the constants and records that it uses, which other files of its layer define:
 it is compiled again when any file of the layer has changed. Where no folder can be written to, loops are compiled in

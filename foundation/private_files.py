@@ -20,7 +20,7 @@ class UntrustedFileError(RedpebbleError, PermissionError):
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder for the user alone, where it is missing; it is looked at where it is not.
+    """Create a private folder, or check the permissions of an existing one.
 
     Raises:
         UntrustedFileError: others can write to it.
@@ -69,14 +69,14 @@ def _open_folder(folder: Path) -> int:
 
 
 def _check(descriptor: int, path: Path) -> None:
-    """Check who can write to what a descriptor is of; it is closed where others can."""
+    """Raise, and close the descriptor, if anyone but the user can write to its file."""
     found, user = os.fstat(descriptor), os.geteuid()
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
         _refuse(descriptor, f"{path} is no plain file")
     if found.st_uid not in (user, ROOT):
-        _refuse(descriptor, f"{path} belongs to user {found.st_uid}, accepted are {user} and root")
+        _refuse(descriptor, f"{path} belongs to user {found.st_uid}, expected {user} or root")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        _refuse(descriptor, f"others may write to {path}, accepted is `chmod go-w`")
+        _refuse(descriptor, f"others may write to {path}, expected `chmod go-w`")
 
 
 def _refuse(descriptor: int, message: str) -> NoReturn:

@@ -13,20 +13,20 @@ NEIGHBOURS: Final = 4
 
 
 def dividend_of(quotients: Floats, divisor: float) -> Floats | None:
-    """Return numbers that are these quotients after a division in float32, None where there are none."""
+    """Return dividends whose float32 division by `divisor` gives `quotients` exactly, None where one has none."""
     number = np.float32(divisor)
     return _found(quotients, quotients * number, lambda values: values / number)
 
 
 def factors_of(products: Floats, factor: float) -> Floats | None:
-    """Return numbers that are these products after a multiplication in float32, None where there are none."""
+    """Return factors whose float32 product with `factor` is `products` exactly, None where one has no such factor."""
     number = np.float32(factor)
     with np.errstate(all="ignore"):
         return _found(products, products / number, lambda values: values * number)
 
 
 def _found(results: Floats, near: Floats, operation: Callable[[Floats], Floats]) -> Floats | None:
-    """Return numbers near others whose results by an operation, which ascend with them, are those that are given."""
+    """Search the neighbours of `near` for inputs that a monotone `operation` maps exactly to `results`."""
     with np.errstate(all="ignore"):
         for _ in range(NEIGHBOURS):
             wrong = operation(near) - results

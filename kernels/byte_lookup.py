@@ -72,8 +72,8 @@ class LookupPanels(NamedTuple):
     panels: NDArray[np.int64]
     """[panels + 1]: the first run of each panel, or nothing where windows are no pairs of vectors."""
     runs: NDArray[np.int64]
-    """[runs + 1]: the first step of each run: one for each vector from a panel's first window to its last one, so that
-    there are some without steps."""
+    """[runs + 1]: the first step of each run. A panel has a run for every vector between its first and its last window;
+    a run may be empty."""
     chunks: NDArray[np.int64]
     """Number of chunks, the first panel of each, and the number of panels."""
     windows: NDArray[np.int32]
@@ -85,7 +85,7 @@ class LookupPanels(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """Inputs and weights of all outputs, one after the other, and where those of each begin and end."""
+    """Inputs and weights, output by output, and the bounds of each output's entries."""
 
     inputs: Indices
     values: Indices
@@ -119,7 +119,7 @@ def by_length(weight: CscMatrix) -> Indices:
 
 
 def by_length_in_vectors(weight: CscMatrix) -> Indices:
-    """Return the outputs with those of each whole vector in that order, those behind the last one as they are."""
+    """Return the outputs, sorted by length inside each whole vector; the remainder keeps its order."""
     lengths = np.diff(weight.pointers)
     order, whole = np.arange(len(lengths)), len(lengths) // VECTOR * VECTOR
     sorted_ones = np.argsort(-lengths[:whole].reshape(-1, VECTOR), axis=1, kind="stable")

@@ -38,7 +38,7 @@ class LayerWeights:
     panels: Sequence[NDArray[np.int64]] = ()
     blocks: int | None = None
     whole: LayerWeights | None = None
-    """The layer that these are a share of, None for all of it: what it decides is the same for any threads."""
+    """The layer that these weights are a share of, None for a whole layer: decisions do not depend on threads."""
 
     @property
     def density(self) -> float:
@@ -96,7 +96,7 @@ class KernelFamily:
     row_major: bool = False
     """Whether its tiles are rows of features, as many as there are, all others in them computed row by row."""
     packed_as: str = ""
-    """The family that packs the same arrays, its own name where there is none."""
+    """The family that packs the same arrays; empty for none."""
     share: int = SHARE
     """Outputs in a thread's share of a layer are multiples of this."""
     rounds: bool = False

@@ -54,9 +54,9 @@ class Machine:
     def __post_init__(self) -> None:
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
         if self.lanes not in (4, 8, 16):
-            raise ValueError(f"{self.lanes} lanes, accepted are 4, 8 and 16")
+            raise ValueError(f"{self.lanes} lanes, expected 4, 8 or 16")
         if self.prices not in PRICES:
-            raise ValueError(f"no prices of {self.prices!r}, accepted are {', '.join(PRICES)}")
+            raise ValueError(f"no prices of {self.prices!r}, expected one of {', '.join(PRICES)}")
         if not 0 < sizes[0] <= sizes[1] <= sizes[2] < LARGEST_CACHE:
             raise ValueError(f"caches of {sizes[0]}, {sizes[1]}, {sizes[2]} bytes, expected ascending positive sizes")
         if not 0 < self.shared_bytes < LARGEST_CACHE:

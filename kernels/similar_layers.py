@@ -36,7 +36,7 @@ class Likeness(NamedTuple):
 
 
 def likeness_of(layer: Layer) -> Likeness | None:
-    """Return the likeness of a layer; None for one that is dense, or in which structure was found."""
+    """Return the likeness of a layer; None for dense layers, and for layers with structure."""
     if not isinstance(layer, LayerWithPattern) or layer.stored != "sparse" or layer.rows is None:
         return None
     outputs, inputs = layer.rows.rows, layer.rows.indices

@@ -102,7 +102,7 @@ class _Wanted(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """A model of which a session can be made: the one that was given, or what was made of it."""
+    """A model for a session: the original, or the optimized model."""
 
     model: "onnx_ir.Model | bytes | str"
     is_original: bool = True
@@ -113,7 +113,7 @@ class _Ready(NamedTuple):
 def _opened(
     model: "Source", options: onnxruntime.SessionOptions, wanted: _Wanted, making: Making
 ) -> onnxruntime.InferenceSession:
-    """Return a session of a model, optimized where it is not yet; of the model itself where that is not taken."""
+    """Return a session of the optimized model, or of the original if onnxruntime refuses the optimized one."""
     made: list[str] = []
     refusal = ""
     try:
@@ -261,7 +261,7 @@ def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
         return _Ready(found.model, is_original=False)
     if isinstance(model, onnx.ModelProto) and model.ByteSize() < PROTOBUF_LIMIT:
         return _Ready(model.SerializeToString())  # ten times as fast as to write what was read of it
-    # a model in memory was read as it is, which takes too long to do twice
+    # reading a model in memory takes too long to do twice
     return _Ready(_as_it_is(model) if isinstance(model, str | os.PathLike | bytes) else found.model)
 
 
@@ -294,7 +294,7 @@ def _keep_floats(options: onnxruntime.SessionOptions) -> None:
     """
     try:
         options.get_session_config_entry(FLOATS_ENTRY)
-    except RuntimeError:  # nothing is said
+    except RuntimeError:  # no such entry
         options.add_session_config_entry(FLOATS_ENTRY, "1")
 
 
@@ -305,7 +305,7 @@ def _registered() -> MutableMapping[onnxruntime.SessionOptions, int]:
 
 
 def _operator_count(content: bytes | mmap.mmap) -> int:
-    """Return a number of operators that has all those of a model: a power of two, since few libraries should differ."""
+    """Return the number of operators of the smallest library for a model, a power of two: few libraries exist."""
     count = OPERATOR_COUNT
     while any(content.find(name.encode()) >= 0 for name in _names_beyond(count)):
         count *= 2

@@ -69,4 +69,4 @@ def _instead_of(name: str) -> str:
     option = "intra_op_num_threads" if name in THREADS else name
     if hasattr(onnxruntime.SessionOptions, option):
         return f"set {option} of an onnxruntime.SessionOptions and give that as sess_options"
-    return f"accepted are rows and those of onnxruntime.InferenceSession: {', '.join(OtherArguments.__annotations__)}"
+    return f"expected rows and those of onnxruntime.InferenceSession: {', '.join(OtherArguments.__annotations__)}"

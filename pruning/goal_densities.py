@@ -58,7 +58,7 @@ class DensityChoice:
         if goal.measure == "sparsity":
             density = 1 - goal.value if structure.density is None else structure.density
             if abs(density - (1 - goal.value)) > 1e-6:
-                raise ValueError(f"sparsity is {goal.value}, accepted is {1 - density:g}, that of the structure")
+                raise ValueError(f"sparsity is {goal.value}, expected {1 - density:g}, that of the structure")
             curve = LossCurve((density,), (0.0,))
             return Allocation({one.name: options_of(one, curve, self.prices)[1] for one in self.model.layers})
         if goal.measure == "loss":

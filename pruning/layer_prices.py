@@ -1,4 +1,4 @@
-"""Predicted times of layers by density, from the chooser that `optimize` asks; none for one that it would leave dense.
+"""Predicted times of layers by density, from the chooser of `optimize`; a layer that would stay dense has none.
 
 A convolution has the times of its tiles of pixels, and of the values that it copies and moves.
 

@@ -38,9 +38,9 @@ class LossEstimate:
     loss: float
     """See `redpebble.pruning.losses`."""
     interval: tuple[float, float] | None
-    """Bounds of the loss of other inputs of the same kind; None where weights are fitted to all that it is known by."""
+    """Confidence bounds of the loss on new inputs; None where weights were fitted to every sample."""
     samples: int
-    """Samples that it is known by, to which the weights that are judged were not fitted; 0 where there are none."""
+    """Held-out samples behind the estimate; 0 for none."""
     folds: int = 1
     """Parts of the data, each judged by weights fitted to the others; 1 where one part is held out."""
 

@@ -45,7 +45,7 @@ class Goal:
         if len(given) != 1:
             names = " and ".join(prefix + goal.measure for goal in given) or "missing"
             accepted = ", ".join(prefix + name for name in numbers)
-            raise ValueError(f"goal is {names}, accepted is one of {accepted}")
+            raise ValueError(f"goal is {names}, expected one of {accepted}")
         return given[0]
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Goal:
         }[self.measure]
         if not least < self.value <= most or self.value == inf:
             bound = "" if most == inf else f" and up to {most:g}"
-            raise ValueError(f"{self.measure} is {self.value}, accepted is more than {least:g}{bound}")
+            raise ValueError(f"{self.measure} is {self.value}, expected more than {least:g}{bound}")
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,15 @@ class PruneOptions:
     def __post_init__(self) -> None:
         checked_threads(self.threads)
         if self.rows is not None and self.rows < 1:
-            raise ValueError(f"rows is {self.rows}, accepted is 1 or more")
+            raise ValueError(f"rows is {self.rows}, expected 1 or more")
         if not 0 <= self.finetune < float("inf"):
             raise ValueError(f"finetune is {self.finetune} seconds, expected 0 or more")
         if self.stages < 1 or (self.stages > 1 and not self.finetune):
-            raise ValueError(f"stages is {self.stages}, accepted is 1, and more together with finetune")
+            raise ValueError(f"stages is {self.stages}, expected 1, or more together with finetune")
         if self.labels is not None and not self.finetune:
-            raise ValueError("labels are for finetuning, accepted together with finetune alone")
+            raise ValueError("labels are for finetuning, expected only together with finetune")
         if self.precision not in ("f32", "int8"):
-            raise ValueError(f"precision is {self.precision!r}, accepted is f32 or int8")
+            raise ValueError(f"precision is {self.precision!r}, expected f32 or int8")
         # names are looked up before any work is done
         _ = self.chosen_structure, self.chosen_method
 

@@ -45,7 +45,7 @@ class Anchor:
 
 
 def correction_of(dense_us: float, anchors: Sequence[Anchor]) -> Correction:
-    """Return what measurements of a layer, of which there is one or more, say of its times.
+    """Return the correction of a layer's predicted times by one or more measurements.
 
     The shortest time of the dense layer counts, and sparse ones by their ratio to it in the same rounds: a machine that
     others disturb is slower for both.

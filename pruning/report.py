@@ -15,7 +15,7 @@ from .runs.timing import MeasuredTimes
 
 @dataclass(frozen=True)
 class PrunedLayer:
-    """One layer: its density, the share of its outputs that it loses alone, and its predicted microseconds."""
+    """One layer: its density, the loss of its own outputs, and its predicted microseconds."""
 
     name: str
     inputs: int

@@ -34,7 +34,7 @@ class LayerSolver:
     method: Method
     structure: Structure
     whole: float = 1.0
-    """Rows of all the data for each one that the trace has: layers are refused by those of all the data."""
+    """Rows of all data over rows of the trace: layers are refused by the rows of all data."""
 
     def __post_init__(self) -> None:
         self.weights: dict[str, Array] = dict(self.dense)
@@ -69,7 +69,7 @@ class LayerSolver:
                 least = -(-layer.inputs // 2)
                 raise ValueError(
                     f"layer {layer.name} has {layer.inputs} inputs and {rows} rows of data, "
-                    f"accepted are {least}, or --keep {layer.name}"
+                    f"expected {least}, or --keep {layer.name}"
                 )
             target = weight if inputs.crossed is None else moved_target(weight, inputs.hessian, inputs.crossed)
             pruned = self.method.solve(target, inputs.hessian, Sparsity(self.structure, densities[layer.name]))

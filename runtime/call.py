@@ -89,7 +89,7 @@ def _problem(program: Program, symbols: Mapping[str, int]) -> str:
     for size, least in program.least:
         found = size.evaluate(symbols)
         if found < least:
-            return f"size {size} is {found}, accepted is {least} or more: the network reads place {least - 1} of it"
+            return f"size {size} is {found}, expected {least} or more: the network reads place {least - 1} of it"
     sizes = [*program.sizes, *(one.size for one in program.temporaries), *(step.rows for step in program.steps)]
     for size in sizes:
         if size is not None:

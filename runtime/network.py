@@ -160,7 +160,7 @@ class Network:
         """
         threads = checked_threads(threads)
         if any(step.may_fail for step in program.steps):
-            raise ValueError("the network is part of a model inside onnxruntime, accepted is a whole one")
+            raise ValueError("the network is part of a model inside onnxruntime, expected a whole one")
         self._loaded = load_network(program, image, IN_PROCESS)
         self.program = program = self._loaded.program
         self.threads = threads
@@ -267,9 +267,9 @@ class Network:
         if set(feeds) != set(self._input_names):
             self._refuse_names(feeds)
         if self._prologue is not None:
-            raise ValueError("the network computes what it reads from its inputs, accepted are calls of run")
+            raise ValueError("the network computes what it reads from its inputs, expected calls of run")
         if self.program.output_codes:
-            raise ValueError("the network rounds its outputs to bytes, accepted are calls of run")
+            raise ValueError("the network rounds its outputs to bytes, expected calls of run")
         inputs, count = bound_inputs(self.program, feeds), self._thread_count(threads)
         prepared = self._prepare(count, tuple(x.shape for x in inputs))
         arrays = bound_outputs(self.program, outputs or {}, prepared.output_shapes)

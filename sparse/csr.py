@@ -49,7 +49,7 @@ class CsrPattern(NamedTuple, Generic[Index_co]):
         return self.indices[self.pointers[row] : self.pointers[row + 1]]
 
     def entries(self, chosen: Indices) -> tuple[Indices, NDArray[Index_co]]:
-        """Return the entries of the `chosen` rows, one after the other: which of them has it, and its column."""
+        """Return the entries of the `chosen` rows: the position of each entry's row in `chosen`, and its column."""
         lengths = self.pointers[chosen + 1] - self.pointers[chosen]
         owner = np.repeat(np.arange(len(chosen)), lengths)
         starts = np.cumsum(lengths) - lengths

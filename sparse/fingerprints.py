@@ -31,8 +31,8 @@ def sums_between(pointers: Indices, words: Prints) -> Prints:
 def first_equal(prints: Prints, candidates: Indices, equal: Callable[[Pairs], Mask]) -> Indices:
     """Return for each thing the first of the `candidates`, ascending, that is equal to it, itself where none is.
 
-    `equal` says of pairs whether they are. Things are compared with the first one of the same fingerprint: different
-    ones with one fingerprint are so rare that this loses nothing.
+    `equal` compares pairs. A thing is compared with the first thing of its fingerprint: collisions are too rare to cost
+    anything.
     """
     first = np.arange(len(prints))
     order = candidates[np.argsort(prints[candidates], kind="stable")]

@@ -7,7 +7,7 @@ import typer
 
 from .cli_options import ReportPath, new_file
 
-cache_app = typer.Typer(no_args_is_help=True, help="Show or remove what is kept of compiled models.")
+cache_app = typer.Typer(no_args_is_help=True, help="Show or empty the cache of compiled models.")
 
 
 @cache_app.command()
@@ -24,7 +24,7 @@ def show(report: ReportPath = None) -> None:
 
 @cache_app.command()
 def clean(report: ReportPath = None) -> None:
-    """Remove all that can be made again.
+    """Remove every file that can be made again.
 
     What `redpebble tune` measured stays; `redpebble tune --reset` removes it.
     """
@@ -36,13 +36,13 @@ def clean(report: ReportPath = None) -> None:
 def tune(
     model: Annotated[Path | None, typer.Argument(metavar="[IN.onnx]", help="Measure its kernels, too.")] = None,
     seconds: Annotated[float, typer.Option(help="Measuring time for all kernels of the model.")] = 5.0,
-    show: Annotated[bool, typer.Option("--show", help="Show what was measured before, and measure nothing.")] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget what was measured, and measure nothing.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show earlier measurements, and measure nothing.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Delete earlier measurements, and measure nothing.")] = False,
     export: Annotated[
         Path | None,
-        typer.Option("--export", metavar="FILE", help="Write what was measured, for others.", callback=new_file),
+        typer.Option("--export", metavar="FILE", help="Write the measurements to a file.", callback=new_file),
     ] = None,
-    take: Annotated[Path | None, typer.Option("--import", metavar="FILE", help="Add what others measured.")] = None,
+    take: Annotated[Path | None, typer.Option("--import", metavar="FILE", help="Add those of a file.")] = None,
     report: ReportPath = None,
 ) -> None:
     """Measure this machine, and the kernels of a model.

@@ -46,7 +46,7 @@ def show_cache(report: Path | None) -> None:
 
 
 def clean_cache(report: Path | None) -> None:
-    """Remove all that can be made again, and report what that was."""
+    """Remove every file that can be made again, and report the files."""
     going = [file for file in kept_files(default_folder()) if not file.is_measured]
     freed = remove(going)
     console.print(f"{len(going)} files, {_text(freed)}, are gone from {default_folder()}", highlight=False)

@@ -12,6 +12,7 @@ import onnx_ir
 import onnxruntime
 
 from ..driver.compiler import compile as compile_model
+from ..foundation.errors import cause_of
 from ..frontend.errors import InvalidModelError, UnsupportedModelError
 from ..frontend.import_model import Source
 from ..frontend.reading.model_source import read_runnable_model
@@ -115,14 +116,14 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
 def _check_ways(ways: Sequence[str]) -> None:
     for way in ways:
         if way not in WAYS:
-            raise ValueError(f"unknown way {way!r}, accepted are {', '.join(WAYS)}")
+            raise ValueError(f"unknown way {way!r}, expected one of {', '.join(WAYS)}")
 
 
 def _first_that_covers(model: Path, oracle: Oracle) -> dict[str, Run]:
     try:
         return {"compile": _compiled(model, oracle.output_names)}
     except UnsupportedModelError as error:
-        reason = str(error).partition(", accepted are ")[0]
+        reason = cause_of(error)
         console.print(f"not covered from end to end, so redpebble.session is checked: {reason}", highlight=False)
         return {"session": _in_session(model, oracle.output_names)}
 

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def new_report(path: Path | None) -> Path | None:
-    """Return where a report goes, as `new_file`, or that it is printed."""
+    """Return the path of a report, checked by `new_file`, or standard output."""
     return printed_alone(path) if path == STANDARD_OUTPUT else new_file(path)
 
 
 def printed_alone(path: Path | None) -> Path | None:
-    """Return where a report goes; beside one that is printed, nothing else is."""
+    """Return the path of a report; a printed report silences all other output."""
     if path == STANDARD_OUTPUT:
         from .console.console import console
 
@@ -28,7 +28,7 @@ def printed_alone(path: Path | None) -> Path | None:
 
 
 def new_file(path: Path | None) -> Path | None:
-    """Return the path of a file to write, which can be there: it is looked at before any work is done.
+    """Return the path of a file to write, checked before any work is done.
 
     Raises:
         OSError: its folder does not exist, or it is a folder itself.
@@ -49,12 +49,12 @@ def new_model(path: Path) -> Path:
     """
     new_file(path)
     if path.suffix != ".onnx":
-        raise ValueError(f"cannot write {path}, accepted is a file that ends in .onnx")
+        raise ValueError(f"cannot write {path}, expected a file that ends in .onnx")
     return path
 
 
 def stored_model(path: Path) -> Path:
-    """Return the path of a model to read: what is not there is refused before the compiler is loaded.
+    """Return the path of a model to read: a missing file is refused before the compiler is loaded.
 
     Raises:
         ValueError: there is no such file.
@@ -110,13 +110,13 @@ PrintAfter = Annotated[
 StopAfter = Annotated[str, typer.Option(metavar="STAGE", help="Print the IR after this stage, and stop.")]
 Elide = Annotated[int | None, typer.Option(metavar="N", help="Leave out constants of more than N elements there.")]
 SkipPasses = Annotated[str, typer.Option(metavar="A,B", help="Passes to leave out.")]
-DropDeadRows = Annotated[bool, typer.Option(help="Drop rows of the batch that have become zeros on the way.")]
+DropDeadRows = Annotated[bool, typer.Option(help="Drop rows of the batch that have become zero.")]
 ReorderSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal the order of neurons.")]
 ScheduleSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal which layers run together.")]
 
 
 class CpuLevel(StrEnum):
-    """The CPU that `compile` emits code for: this one, or any x86-64 with so much."""
+    """The CPU that `compile` emits code for: this machine, or a level of x86-64."""
 
     HOST = "host"
     GENERIC = "generic"
@@ -128,14 +128,14 @@ class CpuLevel(StrEnum):
 
 
 class OptimizeTarget(StrEnum):
-    """The operators that `optimize` writes: standard ones alone, or nodes of ours that hold them as functions."""
+    """The operators that `optimize` writes: standard ones, or our nodes with functions of standard ones."""
 
     PORTABLE = "portable"
     ORT = "ort"
 
 
 class Precision(StrEnum):
-    """The numbers that sparse layers compute with."""
+    """The precision of sparse layers."""
 
     FLOAT32 = "float32"
     INT8 = "int8"
@@ -144,7 +144,7 @@ class Precision(StrEnum):
 
 PrecisionChoice = Annotated[
     Precision,
-    typer.Option(help="Numbers that sparse layers compute with: int8 needs --data, bf16 a CPU with avx512_bf16."),
+    typer.Option(help="Precision of sparse layers: int8 needs --data, bf16 a CPU with avx512_bf16."),
 ]
 Samples = Annotated[
     Path | None, typer.Option(metavar="SAMPLES.npz", help="Samples of the inputs, an array for each by name.")
@@ -173,5 +173,5 @@ def samples_of(precision: Precision, data: Path | None) -> "dict[str, NDArray[An
     if precision is Precision.INT8 and data is None:
         raise ValueError("int8 needs samples: --precision int8 --data SAMPLES.npz")
     if precision is Precision.FLOAT32 and data is not None:
-        raise ValueError("float32 needs no samples, accepted with --data are --precision int8 and bf16")
+        raise ValueError("float32 needs no samples, expected --precision int8 or bf16 with --data")
     return None if data is None else arrays_of(data)

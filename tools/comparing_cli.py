@@ -34,7 +34,8 @@ def check(
     dim: Dims = None,
     inputs: InputFile = None,
     way: Annotated[
-        str, typer.Option(metavar="A,B", help="Ways to check: compile, session, provider; the first that covers it.")
+        str,
+        typer.Option(metavar="A,B", help="Ways to check: compile, session, provider; default: the first that works."),
     ] = "",
     report: ReportPath = None,
 ) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Plan(StrEnum):
-    """The axis along which a network is split: neurons, samples, layers or nodes, or the best that is found."""
+    """The axis along which a network is split: neurons, samples, layers or nodes; auto takes the best plan."""
 
     AUTO = "auto"
     ROWS = "rows"
@@ -28,7 +28,7 @@ def partition(
     model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model.")],
     parts: Annotated[int, typer.Option("-p", "--parts", metavar="P", help="Parts, one for each rank.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="PARTS", help="The folder of parts to write.")],
-    plan: Annotated[Plan, typer.Option(help="What is split.")] = Plan.AUTO,
+    plan: Annotated[Plan, typer.Option(help="The axis to split.")] = Plan.AUTO,
     imbalance: Annotated[
         float, typer.Option(help="Connections of a layer in its fullest part over the mean, minus 1.")
     ] = 0.03,
@@ -65,7 +65,7 @@ def simulate(
     ] = None,
     gigabits: Annotated[float, typer.Option(metavar="G", help="Rate of a machine's link, Gbit/s.")] = 10.0,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw it: a .png, .svg or .pdf.", callback=new_file)
+        Path | None, typer.Option(metavar="FILE", help="Draw a plot: .png, .svg or .pdf.", callback=new_file)
     ] = None,
     report: ReportPath = None,
 ) -> None:
@@ -87,12 +87,12 @@ def simulate(
 def run(
     parts: Annotated[Path, typer.Argument(metavar="PARTS", help="A folder of parts, which every rank can read.")],
     inputs: Annotated[list[str], typer.Option("--input", metavar="[NAME=]X.npy", help="An input, float32.")],
-    outputs: Annotated[list[str], typer.Option("--output", metavar="[NAME=]Y.npy", help="Where an output goes.")],
+    outputs: Annotated[list[str], typer.Option("--output", metavar="[NAME=]Y.npy", help="The file of an output.")],
     threads: Annotated[int, typer.Option(help="Threads of each rank.")] = 1,
     batch_tile: Annotated[int | None, typer.Option(metavar="B", help="Samples that travel together.")] = None,
     patience: Annotated[float, typer.Option(metavar="S", help="Seconds after which a silent rank is dead.")] = 10.0,
     shared_memory: Annotated[
-        bool, typer.Option(help="Whether ranks of one machine send through memory that both see.")
+        bool, typer.Option(help="Whether ranks of one machine send through shared memory.")
     ] = True,
     report: Annotated[
         Path | None,

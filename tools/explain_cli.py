@@ -24,14 +24,12 @@ from .cli_options import (
 
 Proposals = Annotated[
     int | None,
-    typer.Option(
-        metavar="N", help="Search so many proposals, whatever the time: then the same seed finds the same order."
-    ),
+    typer.Option(metavar="N", help="Search N proposals instead of a time: the same seed then finds the same order."),
 ]
 
 
 class EvictionPolicy(StrEnum):
-    """Value that leaves a full memory: the one used again last, or the one not used for longest."""
+    """Eviction from a full memory: the value used again last (min), or the least recently used one (lru)."""
 
     MIN = "min"
     LRU = "lru"
@@ -60,7 +58,7 @@ def explain(
         typer.Option(metavar="FILE", help="Draw a sweep over memories: a .png, .svg or .pdf.", callback=new_file),
     ] = None,
     parts: Annotated[
-        int | None, typer.Option("-p", "--parts", metavar="P", help="Show what so many parts would send.", min=1)
+        int | None, typer.Option("-p", "--parts", metavar="P", help="Show the messages between P parts.", min=1)
     ] = None,
     reorder_seconds: ReorderSeconds = 0.0,
     schedule_seconds: ScheduleSeconds = 0.0,
@@ -108,7 +106,7 @@ def explain(
 def schedule(
     model: ModelPath,
     memory: Annotated[int, typer.Option(metavar="M", help="Values, or rows of a batch tile, that fast memory holds.")],
-    save: Annotated[Path, typer.Option(metavar="ORDER.npz", help="Where the order goes.", callback=new_file)],
+    save: Annotated[Path, typer.Option(metavar="ORDER.npz", help="The file for the order.", callback=new_file)],
     policy: Annotated[EvictionPolicy, typer.Option(help="Eviction policy of a full memory.")] = EvictionPolicy.MIN,
     seconds: Annotated[float, typer.Option(metavar="S", help="Time to search.")] = 5.0,
     proposals: Proposals = None,

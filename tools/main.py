@@ -121,7 +121,7 @@ def optimize(
     rtol: Rtol = 1e-4,
     atol: Atol = 1e-5,
     rows: Annotated[
-        int, typer.Option(help="Rows that layers get at once, where it is known: sparse layers are chosen for these.")
+        int, typer.Option(help="Rows of a call, where known: sparse layers are chosen for this number.")
     ] = 0,
     precision: PrecisionChoice = Precision.FLOAT32,
     data: Samples = None,
@@ -132,7 +132,7 @@ def optimize(
     size: ImageSizes = None,
     save_as_external_data: Annotated[
         bool | None,
-        typer.Option(help="Weights go to a file beside the model; by itself where they did before, or have to."),
+        typer.Option(help="Write weights to a file beside the model; by default as the original, or if too large."),
     ] = None,
     report: ReportPath = None,
     seed: Seed = 0,
@@ -143,12 +143,13 @@ def optimize(
 ) -> None:
     """Rewrite a model: folded, fused, without dead neurons.
 
-    Duplicate neurons go, too; what is not known stays as it is. Layers whose neurons fall into parts without
-    connections between them, in any order, are computed in groups where that is predicted to be faster for any batch.
-    These are standard operators; the table says how and what it gains.
+    Duplicate neurons are merged; unsupported operators are kept unchanged. Layers whose neurons form unconnected parts,
+    in any order, are computed in groups where that is predicted to be faster for every batch. The result has standard
+    operators; the table shows the changes and the gain.
 
-    For the target ort, sparse layers become nodes that onnxruntime runs as they are, and fast where our library is
-    registered: redpebble.get_library_path() in Python, or OUT.so, which --library writes, in any program.
+    For the target ort, sparse layers become nodes with functions, which any onnxruntime runs, and which are fast where
+    our library is registered: redpebble.get_library_path() in Python, or OUT.so, which --library writes, in any
+    program.
     """
     from ..options import Options
     from ..verification.compare import CheckPlan
@@ -174,7 +175,7 @@ def compile_model(
     model: ModelPath,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where the code goes, too; or the IR.", callback=new_file),
+        typer.Option("-o", "--output", metavar="FILE", help="Write the code, or the IR, to a file.", callback=new_file),
     ] = None,
     threads: Annotated[int, typer.Option(help="The most threads that a call may use.")] = 1,
     target: Annotated[CpuLevel, typer.Option(help="The CPU that the code is for.")] = CpuLevel.HOST,
@@ -220,7 +221,7 @@ def zoo(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.", callback=new_file),
     ] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
+    list_all: Annotated[bool, typer.Option("--list", help="List the models.")] = False,
     seed: Seed = 0,
     report: ReportPath = None,
 ) -> None:
@@ -245,7 +246,7 @@ app.add_typer(cache_app, name="cache")
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:
-    """End with one line and the exit code that shells give, after all that is unfinished was removed."""
+    """Remove unfinished files, then end with one line and the exit code that shells give."""
     print(f"error: ended by {signal.Signals(number).name}", file=sys.stderr)
     if run.__name__ in sys.argv[1:]:
         # the others would wait in MPI's start for a rank that has not come there
@@ -269,13 +270,13 @@ class UsageFault(Protocol):
 
 
 def _sentence(message: str) -> str:
-    """Return a message as other errors are written: in one line, lower case, no full stop."""
+    """Return a message in the form of other errors: one line, lower case, no full stop."""
     words = " ".join(message.replace("Value error, ", "").split()).rstrip(".")
     return words[0].lower() + words[1:]
 
 
 def _ordered(words: Sequence[str]) -> list[str]:
-    """Return a command line with the options before the command that hold for each: they may stand anywhere.
+    """Return a command line with the global options moved before the command: they may stand anywhere.
 
     JSON that is shown is a report of the command that goes to standard output.
     """
@@ -285,14 +286,14 @@ def _ordered(words: Sequence[str]) -> list[str]:
 
 
 def _silence_readers() -> None:
-    """Keep what libraries say of a model that they read out of the way of the one line that we say; -v shows it."""
+    """Silence the messages of libraries that read a model, so that one line of ours stands alone; -v shows them."""
     for name in ("onnx", "onnx_ir", "onnxscript"):
         warnings.filterwarnings("ignore", module=rf"{name}\b")
         logging.getLogger(name).addHandler(logging.NullHandler())
 
 
 def main() -> None:
-    """Run the command line; what is wrong with the input is one line on standard error."""
+    """Run the command line; an input error is one line on standard error."""
     handlers = {number: signal.signal(number, _end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with limited_memory(available_memory()), warnings.catch_warnings():
@@ -322,7 +323,7 @@ def main() -> None:
 
 
 def _where_listed() -> str:
-    """Return where the commands are listed among which one was looked for."""
+    """Return the command whose help lists the commands to choose from."""
     group = next((word for word in sys.argv[1:] if word == "cache"), "")
     return f"; redpebble {group} -h lists all" if group else "; redpebble -h lists all"
 
@@ -337,7 +338,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
 
 
 def _reported_errors() -> tuple[type[Exception], ...]:
-    """Return what is the input's fault; loaded when it is asked for, since ranks of `run` are to start quickly."""
+    """Return the errors that are the input's fault; imported late, so that ranks of `run` start quickly."""
     from xdsl.utils.exceptions import DiagnosticException
 
     from ..foundation.errors import RedpebbleError

@@ -74,7 +74,7 @@ class RedpebbleOpt(xDSLOptMain):
         named = {f"pebble-{name}" for name in PIPELINES}
         if not watched and all(one.name not in named for one in self.pipeline.passes):
             return
-        # loads all passes, which `-p` alone does one by one
+        # loads all passes; `-p` alone loads only the passes it names
         from ..pipeline import check_known, passes_up_to
         from .inspection import print_after
 
@@ -125,7 +125,7 @@ class RedpebbleOpt(xDSLOptMain):
 
 
 def _expanded(passes: Sequence[ModulePass]) -> Iterator[ModulePass]:
-    """Yield passes; of pipelines the passes that they run, so that each can be watched."""
+    """Yield passes, with pipelines replaced by their passes, so that each pass can be watched."""
     from ..driver.named_pipelines import NamedPipeline
 
     for one in passes:

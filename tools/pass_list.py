@@ -28,7 +28,7 @@ def pass_list() -> str:
 
 
 class PassOption(NamedTuple):
-    """An option as it is spelled, its default or that it is required, and what is said of it."""
+    """An option: its spelling, its default (or `required`), and its description."""
 
     name: str
     default: str

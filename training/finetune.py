@@ -193,7 +193,7 @@ def fitted(options: FinetuneOptions, samples: Samples, replicas: Replicas) -> tu
     """
     options = replace(options, batch=max(1, min(options.batch, samples.count)))
     if options.batch % replicas.size:
-        raise ValueError(f"a batch of {options.batch} samples for {replicas.size} replicas, accepted is a multiple")
+        raise ValueError(f"a batch of {options.batch} samples for {replicas.size} replicas, expected a multiple")
     return options, options.batch // replicas.size
 
 
@@ -260,7 +260,7 @@ class _Training:
         for name in self.options.sync_of:
             if name not in every:
                 raise ValueError(
-                    f"momentum of {name!r} is to be averaged, accepted are {', '.join(every) or 'no names of parts'}"
+                    f"momentum of {name!r} is to be averaged, expected one of {', '.join(every) or 'no names of parts'}"
                 )
         places = np.arange(len(self.step.values))
         return np.concatenate([places[every[name]] for name in self.options.sync_of] or [places])
@@ -302,7 +302,7 @@ class _Training:
             losses.append(self.replicas.total(self._loss()) / self.replicas.size)
             if not isfinite(losses[-1]):
                 raise ValueError(
-                    f"the loss is {losses[-1]} at step {number * steps + index}: accepted are finite samples, and a "
+                    f"the loss is {losses[-1]} at step {number * steps + index}: expected finite samples and a "
                     f"smaller rate than {options.rate:g} may help"
                 )
             rate = options.rate_at(number * steps + index, options.epochs * steps)

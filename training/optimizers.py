@@ -110,10 +110,10 @@ class Lion(Optimizer):
 class VotedLion(Optimizer):
     """Lion over replicas: each has its own momentum, and all take the same steps.
 
-    These are the ones that most of them want, or, with `bits` of 2 or more, the signs of sums of directions in as many
-    bits. Source: distributed Lion (Liu et al. 2024) with the reductions of Lion Cub (Ishikawa et al. 2024): bits are
-    exchanged in place of gradients, and momentum is averaged every `sync` steps, if at all: of all values, or of those
-    at some places, such as the layers whose momentum differs most.
+    A step is the majority of the replicas' steps, or, with `bits` of 2 or more, the sign of the sum of directions in as
+    many bits. Source: distributed Lion (Liu et al. 2024) with the reductions of Lion Cub (Ishikawa et al. 2024): bits
+    are exchanged in place of gradients, and momentum is averaged every `sync` steps, if at all: of all values, or of
+    those at some places, such as the layers whose momentum differs most.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class FinetuneOptions:
         further = (("schedule", self.schedule, SCHEDULES), ("exchange", self.exchange, EXCHANGES))
         for what, name, accepted in (*names, *further):
             if name not in accepted:
-                raise ValueError(f"unknown {what} {name!r}, accepted are {', '.join(accepted)}")
+                raise ValueError(f"unknown {what} {name!r}, expected one of {', '.join(accepted)}")
         for what, number, least in (
             ("epochs", self.epochs, 1),
             ("batch", self.batch, 1),
@@ -61,21 +61,19 @@ class FinetuneOptions:
             ("sync", self.sync, 0),
         ):
             if number < least:
-                raise ValueError(f"{what} is {number}, accepted is {least} or more")
+                raise ValueError(f"{what} is {number}, expected {least} or more")
         if not 1 <= self.bits <= MOST_BITS:
-            raise ValueError(f"bits is {self.bits}, accepted is 1 to {MOST_BITS}")
+            raise ValueError(f"bits is {self.bits}, expected 1 to {MOST_BITS}")
         if self.by_sign and self.optimizer != "lion":
-            raise ValueError(f"{self.exchange} are exchanged of {self.optimizer}, accepted is lion")
+            raise ValueError(f"{self.exchange} are exchanged of {self.optimizer}, expected lion")
         if self.exchange == "directions" and self.bits == 1:
-            raise ValueError("directions are exchanged in 1 bit, accepted are 2 or more, and signs")
+            raise ValueError("directions are exchanged in 1 bit, expected 2 or more, or signs")
         if self.sync and not self.by_sign:
-            raise ValueError(
-                f"sync is {self.sync} where {self.exchange} is exchanged, accepted is 0: momentum is alike"
-            )
+            raise ValueError(f"sync is {self.sync} where {self.exchange} is exchanged, expected 0: momentum is alike")
         if self.sync_of and not self.sync:
-            raise ValueError("sync is 0 where sync_of names initializers, accepted is 1 or more")
+            raise ValueError("sync is 0 where sync_of names initializers, expected 1 or more")
         if not 0 < self.rate < float("inf"):
-            raise ValueError(f"rate is {self.rate}, accepted is more than 0")
+            raise ValueError(f"rate is {self.rate}, expected more than 0")
 
     @property
     def by_sign(self) -> bool:

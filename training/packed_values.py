@@ -43,9 +43,9 @@ def packed_places(
 
 
 class _Packed(NamedTuple):
-    """A packed array, places in it, and what is there: values that are trained, by their number from 0 on.
+    """A packed array, places in it, and the trained values there, by their number from 0 on.
 
-    parts are what a place holds of its value, None where all hold it whole.
+    `parts` are the shares of a value that places hold, None where every place holds the whole value.
     """
 
     array: Floats

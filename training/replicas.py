@@ -10,7 +10,7 @@ Bytes = NDArray[np.uint8]
 
 
 class Replicas(Protocol):
-    """All replicas, as one of them sees them; all of them call the same methods in the same order."""
+    """The replicas as seen by one of them; all replicas call the same methods in the same order."""
 
     rank: int
     size: int
@@ -26,7 +26,7 @@ class Replicas(Protocol):
         ...
 
     def scatter(self, blocks: Bytes) -> Bytes:
-        """Return what all have for this one, of blocks [size * share, bytes] for each in their order."""
+        """Return the blocks of all replicas for this one; `blocks` [size * share, bytes] is ordered by receiver."""
         ...
 
     def gather(self, blocks: Bytes) -> Bytes:

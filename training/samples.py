@@ -36,23 +36,23 @@ class Samples:
         """
         if sorted(self.inputs) != sorted(tensor.name for tensor in tensors):
             held = ", ".join(sorted(self.inputs)) or "none"
-            raise ValueError(f"the data holds {held}, accepted are {', '.join(tensor.name for tensor in tensors)}")
+            raise ValueError(f"the data holds {held}, expected {', '.join(tensor.name for tensor in tensors)}")
         for tensor in tensors:
             array, features = self.inputs[tensor.name], tensor.shape[-1].constant
             if array.ndim != 2 or array.shape[1] != features or array.dtype.kind not in "fiub":
                 raise ValueError(
-                    f"input {tensor.name!r} of the data is {array.dtype} of shape {array.shape}, accepted are numbers "
+                    f"input {tensor.name!r} of the data is {array.dtype} of shape {array.shape}, expected numbers "
                     f"(samples, {features})"
                 )
         if not self.count or len({len(array) for array in self.inputs.values()}) > 1:
             counts = ", ".join(str(len(array)) for array in self.inputs.values())
-            raise ValueError(f"the data has {counts} samples, accepted is the same number for each input, 1 or more")
+            raise ValueError(f"the data has {counts} samples, expected the same number for each input, 1 or more")
         self._check_labels(target.shape[-1].constant or 0)
 
     def _check_labels(self, features: int) -> None:
         labels = self.labels
         if (labels is None) == (self.teacher is None):
-            raise ValueError("accepted are either labels or a teacher")
+            raise ValueError("expected either labels or a teacher")
         if labels is None:
             return
         if len(labels) != self.count:
@@ -60,12 +60,12 @@ class Samples:
         if labels.ndim == 1 and features > 1:
             if labels.dtype.kind not in "iub" or not 0 <= labels.min() <= labels.max() < features:
                 raise ValueError(
-                    f"labels are {labels.dtype} from {labels.min()} to {labels.max()}, accepted are classes 0 to "
+                    f"labels are {labels.dtype} from {labels.min()} to {labels.max()}, expected classes 0 to "
                     f"{features - 1}, or wanted outputs (samples, {features})"
                 )
         elif labels.size != self.count * features or labels.dtype.kind not in "fiub":
             raise ValueError(
-                f"labels are {labels.dtype} of shape {labels.shape}, accepted are numbers ({self.count}, {features})"
+                f"labels are {labels.dtype} of shape {labels.shape}, expected numbers ({self.count}, {features})"
             )
 
     def take(self, chosen: Indices, feeds: Mapping[str, Floats], target: Floats) -> None:

@@ -131,7 +131,7 @@ def _beside(op: Conv2dOp) -> list[Operation]:
 
 
 def _passes_codes(op: Convolution, chosen: set[Convolution]) -> bool:
-    """Return whether a convolution takes codes from chosen ones, or none but these read what it yields."""
+    """Return whether a convolution reads quantized values of chosen ones, or only chosen ones read its result."""
     readers = list(_readers(op.result))
     return source_of(op.x).owner in chosen or (bool(readers) and all(reader in chosen for reader in readers))
 

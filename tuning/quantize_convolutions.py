@@ -110,7 +110,7 @@ class _Rounding:
             self._wanted.add(new)
 
     def insert(self) -> None:
-        """Round all values that are to be, for all that read them."""
+        """Insert the rounding of every wanted value before all its readers."""
         for value in self._wanted:
             codes = self.codes(value)
             if codes is None:

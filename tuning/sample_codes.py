@@ -22,7 +22,7 @@ CLIPPED: Final = (0.0, 1e-4, 1e-3, 1e-2)
 """Shares of the samples at either end that a range may leave out."""
 
 MOST_CHANGE: Final = 0.1
-"""Root mean square of what a layer's results change by, as a share of their own, above which it stays as it is."""
+"""Relative RMS error of a layer's results above which the layer stays in floats."""
 
 GREATEST_CODE: Final = 127
 

@@ -46,16 +46,16 @@ def inputs_for(
             negative batch or size.
     """
     if batch < 0:
-        raise ValueError(f"batch is {batch}, accepted: 0 or more")
+        raise ValueError(f"batch is {batch}, expected 0 or more")
     given = shapes or {}
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     names = [value.name or "" for value in inputs]
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
-        raise ValueError(f"shape given for {unknown!r}, accepted: {', '.join(names)}")
+        raise ValueError(f"shape given for {unknown!r}, expected one of {', '.join(names)}")
     for name, value in zip(names, inputs, strict=True):
         if name in given and value.shape is not None and len(given[name]) != len(value.shape):
-            raise ValueError(f"shape of {len(given[name])} axes given for {name!r}, accepted are {len(value.shape)}")
+            raise ValueError(f"shape of {len(given[name])} axes given for {name!r}, expected {len(value.shape)}")
     sizes = _symbol_sizes(inputs, batch) | _checked(inputs, dims or {})
     return {
         name: _random(value, tuple(given[name]) if name in given else _shape(value, batch, sizes), rng)
@@ -75,15 +75,15 @@ def _checked(inputs: Sequence[ir.Value], dims: Mapping[str, int]) -> dict[str, i
     known = [symbol for symbol in symbols if symbol is not None]
     for name, size in dims.items():
         if name not in known:
-            raise ValueError(f"size given for dimension {name!r}, accepted: {', '.join(known) or 'none'}")
+            raise ValueError(f"size given for dimension {name!r}, expected one of {', '.join(known) or 'none'}")
         if size < 0:
-            raise ValueError(f"dimension {name!r} is {size}, accepted: 0 or more")
+            raise ValueError(f"dimension {name!r} is {size}, expected 0 or more")
     return dict(dims)
 
 
 def _shape(value: ir.Value, batch: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
     if value.shape is None:
-        raise ValueError(f"input {value.name!r} has no known rank, accepted: a shape for it")
+        raise ValueError(f"input {value.name!r} has no known rank, expected a shape for it")
     unnamed = [batch if axis == 0 else DEFAULT_SIZE for axis in range(len(value.shape))]
     return tuple(
         dim if isinstance(dim, int) else sizes.get(dim.value or "", size)
@@ -94,7 +94,7 @@ def _shape(value: ir.Value, batch: int, sizes: Mapping[str, int]) -> tuple[int, 
 def _random(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
     dtype = value.dtype if isinstance(value.type, ir.TensorType) else None
     if dtype is None:
-        raise ValueError(f"input {value.name!r} is {value.type or 'of unknown type'}, accepted: a tensor")
+        raise ValueError(f"input {value.name!r} is {value.type or 'of unknown type'}, expected a tensor")
     if dtype == ir.DataType.STRING:
         return rng.choice(np.array(list("abcdefgh"), dtype=object), size=shape)
     if dtype == ir.DataType.BOOL:

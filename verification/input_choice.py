@@ -39,7 +39,7 @@ class InputChoice:
         arrays = arrays_of(self.file)
         if sorted(arrays) != sorted(names):
             held = ", ".join(sorted(arrays)) or "none"
-            raise ValueError(f"{self.file} holds {held}, accepted is an .npz with {', '.join(names)}")
+            raise ValueError(f"{self.file} holds {held}, expected an .npz with {', '.join(names)}")
         for name, shape in _input_shapes(model).items():
             _check_shape(name, arrays[name], shape)
         return arrays
@@ -94,7 +94,7 @@ def _check_shape(name: str, array: NDArray[Any], shape: onnx_ir.Shape) -> None:
     )
     if not fits:
         sizes = ", ".join("any" if size is None else str(size) for size in known)
-        raise ValueError(f"input {name!r} of the data has shape {array.shape}, accepted is ({sizes})")
+        raise ValueError(f"input {name!r} of the data has shape {array.shape}, expected ({sizes})")
 
 
 def _input_shapes(model: onnx_ir.Model) -> dict[str, onnx_ir.Shape]:
@@ -118,5 +118,5 @@ def arrays_of(path: Path) -> dict[str, NDArray[Any]]:
     except (ValueError, EOFError, BadZipFile, zlib.error, KeyError, RuntimeError, MemoryError) as error:
         # RuntimeError: it is encrypted, or compressed in a way that Python does not know
         # numpy advises to trust what is no array, and to run its code
-        reason = "accepted is an .npz of numbers" if "pickle" in str(error) else str(error)
+        reason = "expected an .npz of numbers" if "pickle" in str(error) else str(error)
         raise ValueError(f"{path} holds no arrays: {reason}") from error

@@ -25,7 +25,7 @@ NO_SETTLING: Final[Mapping[Any, float]] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Budget:
-    """The length of a measurement: some seconds, but at least some rounds and at most some others."""
+    """The length of a measurement in seconds, between a least and a greatest number of rounds."""
 
     seconds: float = 1.0
     least_rounds: int = 7

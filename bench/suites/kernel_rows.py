@@ -42,7 +42,7 @@ ROWS = (2, 4, 6, 12)
 
 
 def target_of(lanes: int) -> CpuTarget:
-    """Return what this machine runs with vectors of `lanes` floats: all that it can, or as if it could no more."""
+    """Return the target of this machine with vectors of at most `lanes` floats."""
     host = host_target()
     if lanes == host.lanes:
         return host
@@ -50,7 +50,7 @@ def target_of(lanes: int) -> CpuTarget:
 
 
 def measured_widths(family: KernelFamily) -> list[int]:
-    """Return the widths at which a family is measured: those that all have, or some of its own."""
+    """Return the widths at which a family is measured."""
     return [width for width in (ROWS if family.row_major else WIDTHS) if width in family.widths]
 
 

@@ -30,16 +30,14 @@ def check_batch_axis(module: ModuleOp) -> None:
         batch = first if batch is None else batch
         if first.constant is not None or first != batch:
             raise UnsupportedModelError(
-                f"the first axis of {name!r} has size {first}, accepted by the plan batch is one symbolic size for all"
+                f"the first axis of {name!r} has size {first}, the plan batch expects one symbolic size for all"
             )
     assert batch is not None
     (symbol, _), *_ = batch.powers
     for op in func.body.block.ops:
         if _mixes(op, shapes, symbol):
             where = f"node {node_name(op)!r}: " if node_name(op) else ""
-            raise UnsupportedModelError(
-                f"{where}{op.name} mixes samples, accepted by the plan batch are ops that do not"
-            )
+            raise UnsupportedModelError(f"{where}{op.name} mixes samples, the plan batch expects ops that do not")
 
 
 def _mixes(op: Operation, shapes: dict[SSAValue, SymbolicShape], symbol: str) -> bool:

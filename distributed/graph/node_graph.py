@@ -1,7 +1,7 @@
 """A model over the nodes of one graph as it can be cut by nodes: sums over edges, and layers of each node by itself.
 
 Nodes have owners, the same ones in all layers. A part computes the values of its own nodes; before a sum over edges it
-gets those of the sources that others own. The rows of the hypergraph are the nodes, as targets, and a net connects a
+receives the values of remote sources. The rows of the hypergraph are the nodes, as targets, and a net connects a
 source with all targets that read it: what is sent is the sum over sources of the parts that have one, minus 1.
 """
 
@@ -37,7 +37,7 @@ from .row_graph import Port, features_of, port_names
 Nodes = NDArray[np.int64]
 """Numbers of nodes, ascending."""
 
-ACCEPTED = "accepted by the plan nodes are sums over the edges of one graph, and layers of each node by itself"
+EXPECTED = "the plan nodes expects sums over the edges of one graph, and layers of each node by itself"
 
 
 def has_edges(module: ModuleOp) -> bool:
@@ -66,11 +66,11 @@ class NodeGraph:
         found = [op for op in ops if isinstance(op, OVER_EDGES | TileOp)]
         over_edges = [op for op in found if isinstance(op, OVER_EDGES)]
         if not over_edges:
-            raise UnsupportedModelError(f"the model has no sum over edges, {ACCEPTED}")
+            raise UnsupportedModelError(f"the model has no sum over edges, {EXPECTED}")
         nodes = over_edges[0].edges.shape[0]
         for op in ops:
             if op not in found or (isinstance(op, OVER_EDGES) and op.edges.shape != (nodes, nodes)):
-                raise UnsupportedModelError(f"{_place(op)}{op.name} is over other nodes, {ACCEPTED}")
+                raise UnsupportedModelError(f"{_place(op)}{op.name} is over other nodes, {EXPECTED}")
             _check_values([*_values_of(op), *op.results], nodes, _place(op))
         end = func.body.block.last_op
         returned = list(end.operands) if isinstance(end, ReturnOp) else []
@@ -117,7 +117,7 @@ class NodeOwners:
         return np.flatnonzero(self.owners == part)
 
     def needed(self, part: int) -> dict[int, Nodes]:
-        """Return the nodes that a part's own ones have edges from and others own, by their owner."""
+        """Return the remote sources of a part's own nodes, by owner."""
         used = np.zeros(self.graph.nodes, np.bool_)
         used[self.pattern.indices[np.repeat(self.owners == part, self.pattern.lengths)]] = True
         used[self.owners == part] = False
@@ -168,7 +168,7 @@ def _check_values(values: Sequence[SSAValue], nodes: int, place: str) -> None:
         shape = shape_of(value)
         if is_constant(value) or len(shape) != 2 or shape[0] != nodes:
             kind = "a constant" if is_constant(value) else "a value"
-            raise UnsupportedModelError(f"{place}{kind} of shape {shape_text(shape)} for {nodes} nodes, {ACCEPTED}")
+            raise UnsupportedModelError(f"{place}{kind} of shape {shape_text(shape)} for {nodes} nodes, {EXPECTED}")
 
 
 def _place(op: Operation) -> str:

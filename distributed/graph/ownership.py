@@ -1,4 +1,4 @@
-"""Ownership of the neurons of a graph: which part owns, needs and sends which, for all parts of one partition.
+"""Ownership of the neurons of a graph: the neurons that each part of a partition owns, needs and sends.
 
 A value is cut when its features have owners: the inputs of the network, and the outputs of linear layers. A part
 computes its own columns of a layer and needs the features that these are connected with. Everything else is computed
@@ -71,14 +71,14 @@ class Ownership:
 
     @property
     def volume(self) -> int:
-        """Values sent for a batch of one: for every feature, the parts that need it and do not own it."""
+        """Values sent for a batch of one: each feature goes to every part that needs it, except its owner."""
         return sum(
             int(mask.sum() - mask[self.owners[value], np.arange(mask.shape[1])].sum())
             for value, mask in self.required.items()
         )
 
     def find_requirements(self) -> None:
-        """Go through the ops from the last one: who computes it, and what that part needs for it."""
+        """Find the parts that compute each op and the features they need, from the last op to the first."""
         needed: dict[SSAValue, Mask] = {}
 
         def need(value: SSAValue, parts: Mask) -> None:

@@ -104,7 +104,7 @@ def _flattened(
             case _:
                 where = f"node {node_name(op)!r}: " if node_name(op) else ""
                 raise UnsupportedModelError(
-                    f"{where}{op.name} mixes rows, accepted by the plans rows and layers are row-wise layers"
+                    f"{where}{op.name} mixes rows, the plans rows and layers expect row-wise layers"
                 )
     return tuple(ops), aliases
 
@@ -142,14 +142,10 @@ def _check_rows(graph: RowGraph) -> None:
     for word, ports in (("input", graph.inputs), ("output", graph.outputs)):
         for port in ports:
             if not port.shape or features_of(port.value) == DYNAMIC:
-                raise UnsupportedModelError(
-                    f"{word} {port.name!r} has no known last axis, accepted is one of known size"
-                )
+                raise UnsupportedModelError(f"{word} {port.name!r} has no known last axis, expected one of known size")
             if is_constant(port.value):
-                raise UnsupportedModelError(f"{word} {port.name!r} is a constant, accepted is one that is computed")
+                raise UnsupportedModelError(f"{word} {port.name!r} is a constant, expected one that is computed")
             count = product(port.shape[:-1])
             rows = count if rows is None else rows
             if count != rows:
-                raise UnsupportedModelError(
-                    f"{word} {port.name!r} has {count} rows, accepted are {rows} as in the others"
-                )
+                raise UnsupportedModelError(f"{word} {port.name!r} has {count} rows, expected {rows} as in the others")

@@ -27,7 +27,7 @@ CONSTANT: Final = "pebble.constant"
 the number of the array of its values."""
 
 TRAINED: Final = "pebble.trained"
-"""The attribute of a constant that training changes: `OWN`, or a number that it has on every rank which holds it."""
+"""The attribute of a trained constant: `OWN`, or its number, which is the same on every rank that holds it."""
 
 OWN: Final = -1
 """Values that no other rank holds."""

@@ -1,7 +1,7 @@
 """The program of one rank that owns some nodes of a graph: functions on values of nodes, and what travels in between.
 
 A function begins with each sum over edges, for which the values of others' sources must be there: a buffer holds the
-own nodes of a value, ascending, and behind them those that others own, by their owner. Everything else that follows
+own nodes of a value, ascending, then the received nodes by their owner. All further work
 needs own nodes alone and stays in the function. Calls of `TAKE` and `GIVE` name the buffers of inputs and outputs.
 """
 

@@ -163,7 +163,7 @@ def _step(entry: Json, arrays: Sequence[Array]) -> Step:
     tag, buffer, routes = rest
     read = tuple(Route(rank, _indices(arrays, number)) for rank, number in routes)
     if word not in EXCHANGES:
-        raise ValueError(f"a step is {word!r}, accepted are call, {', '.join(EXCHANGES)}")
+        raise ValueError(f"a step is {word!r}, expected one of call, {', '.join(EXCHANGES)}")
     return EXCHANGES[word](tag, buffer, read)
 
 

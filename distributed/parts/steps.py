@@ -56,7 +56,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Receive:
-    """Wait for the rows of a value; each sender's become rows of a buffer that follow each other."""
+    """Wait for the rows of a value; the rows of each sender are consecutive in a buffer."""
 
     tag: int
     buffer: int

@@ -53,7 +53,7 @@ KINDS: Final = (*ROW_KINDS, "nodes")
 F32_BITS: Final = 8 * VALUE_BYTES
 
 _MOST_MESSAGE_PARTS: Final = 64
-"""Parts up to which the search counts messages: with each move it has to look at all of them."""
+"""Parts up to which the search counts messages: each move visits all parts."""
 
 _SPARSE_BYTES: Final = 12
 """Bytes of a stored connection: its value and the number of its input."""
@@ -82,13 +82,13 @@ class PlanRequest:
     def __post_init__(self) -> None:
         """Check the numbers."""
         if self.kind not in ("auto", *KINDS):
-            raise ValueError(f"plan {self.kind!r}, accepted are auto, {', '.join(KINDS)}")
+            raise ValueError(f"plan {self.kind!r}, expected one of auto, {', '.join(KINDS)}")
         if self.memory is not None and self.memory < 1:
             raise ValueError(f"a memory of {self.memory} bytes a machine, at least 1 is needed")
         if self.batch < 1:
             raise ValueError(f"a batch of {self.batch} samples, at least 1 is needed")
         if self.trained_bits is not None and not 1 <= self.trained_bits <= F32_BITS:
-            raise ValueError(f"{self.trained_bits} bits of a value, accepted are 1 to {F32_BITS}")
+            raise ValueError(f"{self.trained_bits} bits of a value, expected 1 to {F32_BITS}")
         PartitionRequest(self.part_count, self.imbalance)
 
 
@@ -109,7 +109,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The split that was chosen; `lines` say what each kind takes or why it does not work, and which one it is."""
+    """The chosen split; `lines` name the time of each kind, or the reason against it, and the choice."""
 
     kind: str
     partition: Partition | None
@@ -337,7 +337,7 @@ def parse_bytes(text: str) -> int:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMG])(?:i?B)?|B|bytes)?", text.strip())
     if found is None:
-        raise ValueError(f"cannot read {text!r}, accepted are bytes such as 65536, 512MiB or 4GiB")
+        raise ValueError(f"cannot read {text!r}, expected bytes such as 65536, 512MiB or 4GiB")
     factor = {None: 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[found[2]]
     return round(float(found[1]) * factor)
 

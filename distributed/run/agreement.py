@@ -1,4 +1,4 @@
-"""Agreement of all ranks before they go on: an error of one is the error of all, so that none waits."""
+"""Agreement of all ranks before they go on: an error of one rank is raised on all, so that no rank waits for ever."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -64,7 +64,7 @@ def agree_on(comm: "Intracomm", value: object, what: str) -> None:
 
 
 def after_the_first(comm: "Intracomm", work: Callable[[], Result]) -> Result:
-    """Return what `work` returns; one rank of each machine does it first, and leaves on disk what the others need."""
+    """Return the result of `work`; one rank of each machine runs it first and leaves files for the others."""
     from mpi4py import MPI
 
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)

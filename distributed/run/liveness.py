@@ -1,10 +1,10 @@
-"""Ranks that die or hang: all others end, with one line that says which.
+"""Dead and hanging ranks: the other ranks end, with one line that names the rank.
 
 At the start a process waits inside of MPI, where no thread of Python's runs: its guard keeps the clock. Later a thread
 of every rank sends a beat to the next rank in a ring, and expects one from the rank before. It goes on while the rank
-computes or waits in MPI, and stops with the process. Who hears nothing for `patience` seconds aborts all ranks through
-MPI's launcher. So does who is asked to end by a signal: the thread is told of it also while the main one waits in MPI.
-MPICH's launcher, told to abort, leaves a stopped process alone about once in twenty times; signals can reach it.
+computes or waits in MPI, and stops with the process. A rank that hears nothing for `patience` seconds aborts all ranks
+through MPI's launcher. So does a rank that gets a signal to end: the thread hears of it while the main thread waits in
+MPI. MPICH's launcher, told to abort, leaves a stopped process alone about once in twenty times; signals can reach it.
 """
 
 import os

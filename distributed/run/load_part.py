@@ -149,7 +149,7 @@ def check_part(part: Part, plan: PlanFile) -> None:
     """Check buffers, steps and routes of a part against each other and against the plan.
 
     Raises:
-        PartError: names the buffer or the step, and what is accepted.
+        PartError: names the buffer or the step, and the expected values.
     """
     if part.whole:
         return
@@ -179,7 +179,7 @@ def _check_exchange(where: str, step: Send | Receive, part: Part) -> None:
     _expect(buffer.port < 0, f"{where} exchanges buffer {step.buffer}, which is no block")
     for route in step.routes:
         other = _is_below(route.rank, part.part_count) and route.rank != part.rank
-        _expect(other, f"{where} exchanges with rank {route.rank}, accepted are others below {part.part_count}")
+        _expect(other, f"{where} exchanges with rank {route.rank}, expected others below {part.part_count}")
         rows = route.rows
         _expect(rows.ndim == 1 and len(rows) > 0, f"{where} exchanges no rows")
         inside = int(rows.min()) >= 0 and int(rows.max()) < buffer.features
@@ -189,7 +189,7 @@ def _check_exchange(where: str, step: Send | Receive, part: Part) -> None:
 
 
 def _check_buffer(where: str, buffer: Buffer, ports: Sequence[Indices]) -> None:
-    _expect(buffer.kind in KINDS, f"{where} is of kind {buffer.kind!r}, accepted are {', '.join(KINDS)}")
+    _expect(buffer.kind in KINDS, f"{where} is of kind {buffer.kind!r}, expected one of {', '.join(KINDS)}")
     count = buffer.features
     is_filled = count != 0 or buffer.kind == "nodes"
     _expect(is_filled and _is_below(count, MOST_FEATURES + 1), f"{where} has {count} features")

@@ -31,7 +31,7 @@ class NodeSteps:
         """Return the values [own nodes, features] of each output, for those of each input; outputs have `widths`.
 
         Raises:
-            PartError: the steps are none that fit each other.
+            PartError: the steps contradict each other.
         """
         started = time.perf_counter()
         run = _Run(self._comm, self._part, self._functions, self._report)

@@ -1,7 +1,7 @@
 """Replicas that are trained together, one on each rank: sums of float32, or votes of one bit a value.
 
 A vote is a reduction of bits as a sum is one of floats (Lion Cub, Ishikawa et al. 2024): every rank gets the bits of
-its shard from all others (Alltoall), counts, and sends what most have to all others (Allgather). A value costs two bits
+its shard from all others (Alltoall), counts, and sends the majority to all others (Allgather). A value costs two bits
 a step, where a sum of float32 costs two floats. Sums in a few bits go the same way, see
 `redpebble.training.quantized_sums`.
 """
@@ -57,7 +57,7 @@ class MpiReplicas:
         return self.gather(self._voted[None]).ravel()[: len(bits)]
 
     def scatter(self, blocks: Bytes) -> Bytes:
-        """Return what all have for this one, of blocks [size * share, bytes] for each in their order."""
+        """Return the blocks of all ranks for this one; `blocks` [size * share, bytes] is ordered by receiver."""
         received = np.empty_like(blocks)
         self._comm.Alltoall(np.ascontiguousarray(blocks), received)
         self.bytes_sent += (self.size - 1) * blocks.nbytes // self.size

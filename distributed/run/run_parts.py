@@ -45,7 +45,7 @@ def files_by_name(options: Sequence[str], ports: Sequence[PortShape], word: str)
             name, path = names[0], option
         if name not in names or not path:
             known = ", ".join(names)
-            raise PartError(f"cannot read --{word} {option!r}, accepted is NAME=FILE with a name of {known}")
+            raise PartError(f"cannot read --{word} {option!r}, expected NAME=FILE with a name of {known}")
         files[name] = Path(path)
     missing = next((name for name in names if name not in files), None)
     if missing is not None:
@@ -87,7 +87,7 @@ def sizes_of(ports: Sequence[PortShape], inputs: Mapping[str, Floats]) -> dict[s
 class OutputFile:
     """An output that all ranks write into one file, which gets its name when it is complete.
 
-    (`foundation.atomic_files` is for files of one process; here all have to know the unfinished one.)
+    (`foundation.atomic_files` is for files of one process; here all ranks have to know the unfinished file.)
     """
 
     path: Path
@@ -262,7 +262,7 @@ class _Run:
             OutputFile(files[port.name], tuple(size.evaluate(symbols) for size in port.shape), token)
             for port in network.plan.outputs
         ]
-        # before there are any: who ends all ranks removes them, or its guard where it cannot
+        # before any file exists: the rank that ends all others removes the files, or its guard does
         self.outputs = outputs
         self.guard.remove_at_end([output.temporary for output in outputs])
         if self.comm.rank == 0:

@@ -67,7 +67,7 @@ class Message:
 
     @staticmethod
     def of(rank: int, arrays: Sequence[Floats], columns: Sequence[PieceColumns], *, apart: bool = False) -> "Message":
-        """Return a message; where it is one whole piece it lies there, unless it is to be apart from it."""
+        """Return a message; a message of one whole piece shares its memory, unless `apart`."""
         every = list(range(len(arrays[0][0])))
         whole = not apart and len(columns) == 1 and columns[0].columns.tolist() == every
         count = sum(len(one.columns) for one in columns)

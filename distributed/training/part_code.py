@@ -114,9 +114,9 @@ class PartCode:
             ValueError: something has no derivative, or the network is none that is trained.
         """
         if len(loaded.plan.outputs) != 1 or len(loaded.plan.outputs[0].shape) != 2:
-            raise ValueError("accepted are networks with one output [rows, features]")
+            raise ValueError("expected networks with one output [rows, features]")
         if any(len(port.shape) != 2 for port in loaded.plan.inputs):
-            raise ValueError("accepted are networks whose inputs are [rows, features]")
+            raise ValueError("expected networks whose inputs are [rows, features]")
         (output,) = loaded.plan.outputs
         self.features = output.shape[-1].constant or 0
         self.tensors = tuple(Tensor(port.name, port.shape) for port in loaded.plan.inputs)

@@ -1,9 +1,9 @@
 """A step of training on the parts of a network: SpFF there, SpBP back (Demirci and Ferhatosmanoglu, ICS 2021).
 
-Forward, ranks run their functions and send each other what others' neurons read. Backward, all steps are run in the
-opposite order: a function finds the gradients of what it has read and of its weights, who has received a value sends
-what its own neurons add to the value's gradient, and who has sent it adds that up. The same rows go the same ways, the
-other way round; but for inputs of the network, which have no use for a gradient. Weights stay where they are.
+Forward, ranks run their functions and send each other the values that remote neurons read. Backward, all steps run in
+the opposite order: a function computes the gradients of its inputs and weights, the receiver of a value returns its
+share of the value's gradient, and the sender adds the shares up. The same rows travel the same routes in the opposite
+direction, except inputs of the network, which need no gradient. Weights stay where they are.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -39,7 +39,7 @@ class TrainedConstant:
 
     array: int
     replica: int
-    """`OWN`, or the number that it has on all ranks."""
+    """`OWN`, or the constant's number, the same on all ranks."""
     values: Floats
 
     def stored(self, array: NDArray[np.generic], values: Floats) -> NDArray[np.float32]:
@@ -76,7 +76,7 @@ class TrainedFunction:
             self.backward, self._backward_values = self._code(func, numbers)
 
     def put(self, values: Floats) -> None:
-        """Compute with other values [values], those of one constant after the other."""
+        """Replace the values [values] of all constants, constant by constant."""
         self._forward_values.put(values)
         if self.backward is not None:
             self._backward_values.put(values)

@@ -107,5 +107,6 @@ def emit(op: Operation, builder: NodeBuilder) -> Sequence[ir.Value]:
     """
     emitter = EMITTERS.get(type(op))
     if emitter is None:
-        raise ValueError(f"{op.name} has no form in onnx, accepted are {', '.join(known.name for known in EMITTERS)}")
+        names = ", ".join(known.name for known in EMITTERS)
+        raise ValueError(f"{op.name} has no form in onnx, expected one of {names}")
     return emitter(op, builder)

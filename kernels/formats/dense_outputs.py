@@ -33,8 +33,8 @@ BULK_ROWS: Final = {16: 12, 8: 6, 4: 4}
 """R of all blocks but the last two where there are more rows than a block can have, by lanes."""
 
 LATENCY: Final = {16: 8, 8: 6, 4: 8}
-"""Multiply-adds that must be under way so that none waits for another one, by lanes; CPUs without AVX-512 that divide
-vectors of 8 take one of them in a cycle."""
+"""Independent multiply-adds that hide the latency, by lanes; CPUs without AVX-512 that split vectors of 8 start one a
+cycle."""
 
 
 class PackedPanels(NamedTuple):

@@ -1,4 +1,4 @@
-"""Finding the sequence of a panel of rows: which blocks follow each other, and the step that takes each entry.
+"""Finding the sequence of a panel of rows: the order of its blocks, and the step of each entry.
 
 Each row is placed by itself. A step can take one entry of a row, from any of the blocks that it holds; so to place as
 many entries as possible is a bipartite matching of entries with steps, and adding one step raises it by at most one. It

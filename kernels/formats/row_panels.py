@@ -41,7 +41,7 @@ class PackedPanels(NamedTuple):
     inputs: NDArray[np.uint32]
     """Offsets in x: for each panel the shared inputs, then each row's own; `READ_AHEAD` more at the end."""
     weights: NDArray[np.float32]
-    """Weights: for each panel one a row for each shared input, then each row's own."""
+    """Weights, panel by panel: for each shared input one weight a row, then the weights of each row's own inputs."""
     bias: NDArray[np.float32]
     """[outputs]."""
 

@@ -135,7 +135,7 @@ def work(layer: Layer, tile: Tile) -> Work:
 
 
 def _panels(outputs: int, panels: Sequence[Indices]) -> Indices:
-    """Return the panel of each output, [outputs]; those that are in none are in one."""
+    """Return the panel of each output, [outputs]. Outputs outside every panel share one extra label."""
     labels, first = np.full(outputs, np.iinfo(np.int64).max), 0
     for members in panels:
         if members.shape[1] % STRIP_ROWS == 0:
@@ -173,7 +173,7 @@ def _strips(connections: Indices, panels: Indices) -> Indices:
 
 
 def _shared(mask: NDArray[np.bool_], rows: Indices) -> _Reads:
-    """Return the inputs of every strip, each for all rows that read it."""
+    """Return the inputs of every strip, each once, with the set of rows that read it."""
     sets = np.zeros((len(rows), mask.shape[1]), dtype=np.uint8)
     for row in range(STRIP_ROWS):
         sets |= mask[rows[:, row]].view(np.uint8) << row

@@ -101,7 +101,7 @@ class Example(NamedTuple):
                 raise ValueError
             return Example(at, known)
         except (ValueError, IndexError):
-            raise ValueError(f"cannot read {word[:60]!r}, accepted is {EXAMPLE}") from None
+            raise ValueError(f"cannot read {word[:60]!r}, expected {EXAMPLE}") from None
 
 
 class Neighbours(NamedTuple):
@@ -137,7 +137,7 @@ class Examples:
         return Examples(tuple(one.word for one in examples))
 
     def with_more(self, others: "Examples") -> "Examples":
-        """Return these and others, which replace what was measured at the same places; the last ones, if too many."""
+        """Return these examples and others, which win at the same place; if too many, the last examples."""
         by_place = {_parsed(word).place: word for word in (*self.words, *others.words)}
         return Examples(tuple(by_place.values())[-MOST_EXAMPLES:])
 

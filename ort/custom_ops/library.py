@@ -71,12 +71,12 @@ def level_target(level: str) -> CpuTarget:
         ValueError: there is no such level.
     """
     if level not in TARGETS:
-        raise ValueError(f"level is {level!r}, accepted are {', '.join(LEVELS)}")
+        raise ValueError(f"level is {level!r}, expected one of {', '.join(LEVELS)}")
     return TARGETS[level].target()
 
 
 def code_of_levels(compiled: Callable[[CpuTarget], Artefact]) -> dict[str, Artefact]:
-    """Return the code of a network for each level at which it has its own; `compiled` makes it for a CPU."""
+    """Return the code of a network for each level with code of its own; `compiled` makes it for a CPU."""
     found: dict[str, Artefact] = {}
     formats = frozenset[str]()
     for name in LEVELS:
@@ -173,7 +173,7 @@ def _variant(
 
 
 def _add_constant(parts: list[Code | Data], constants: dict[bytes, str], array: NDArray[np.generic]) -> str:
-    """Add packed weights to `parts`; return their symbol, that of equal ones where there are such."""
+    """Add packed weights to `parts`; return their symbol. Equal weights share one."""
     content = np.ascontiguousarray(array).tobytes()
     key = hashlib.sha256(content).digest()
     if key not in constants:

@@ -197,7 +197,7 @@ def _segments(request: Request, spans: Mapping[str, Span]) -> bytes:
 
 
 def _hash(exports: Sequence[str]) -> bytes:
-    """Return the table by which the loader finds a symbol: one chain through all of them, which are few."""
+    """Return the hash table of the loader: a single chain, since there are few symbols."""
     count = len(exports)
     chain = [0, *(index + 1 if index < count else 0 for index in range(1, count + 1))]
     return struct.pack(f"<{2 + 1 + len(chain)}I", 1, len(chain), 1 if count else 0, *chain)

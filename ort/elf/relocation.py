@@ -58,5 +58,5 @@ def machine_of(number: int) -> Machine:
     """
     machine = MACHINES.get(number)
     if machine is None:
-        raise ElfError(f"ELF machine {number} is not supported, accepted are {', '.join(map(str, MACHINES))}")
+        raise ElfError(f"ELF machine {number} is not supported, expected one of {', '.join(map(str, MACHINES))}")
     return machine

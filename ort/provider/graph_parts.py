@@ -1,7 +1,7 @@
 """Parts of a graph that can become one node of ours.
 
-A network says what it reads and what it yields. The nodes between, which it replaces, may read more: sizes of tensors
-that exporters work out at run time, and that the network knows. Such values are inputs that it has no use for.
+A network names its inputs and outputs. The nodes between them, which it replaces, may read more: sizes of tensors
+that exporters compute at run time and the network knows. Such values become unused inputs.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The execution provider in this process: it is asked which nodes it takes, and compiles them."""
+"""The execution provider in this process: it chooses nodes of a graph and compiles them."""
 
 import atexit
 import ctypes

@@ -52,7 +52,7 @@ class Planned(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Plan for a graph: its networks, and a line for each one that stays with onnxruntime all the same."""
+    """Plan for a graph: its networks, and a line for each network that stays with onnxruntime after all."""
 
     networks: Sequence[Planned] = ()
     given_up: Sequence[str] = ()
@@ -197,7 +197,7 @@ def _left_images(model: onnx_ir.Model) -> list[str]:
 
 
 class _Part(NamedTuple):
-    """A network with its nodes, or with what prevents that they are one."""
+    """A network with its nodes, or the reason why the nodes cannot become one."""
 
     found: Found
     nodes: tuple[GraphNode, ...] | NotOneNodeError

@@ -41,7 +41,7 @@ def read_settings(functions: OrtFunctions, options: int) -> EpSettings:
 
 def _switch(name: str, text: str) -> bool:
     if text not in {"", "0", "1"}:
-        raise ValueError(f"option {name} is {text!r}, accepted are '0' and '1'")
+        raise ValueError(f"option {name} is {text!r}, expected '0' or '1'")
     return text == "1"
 
 

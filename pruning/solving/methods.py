@@ -129,5 +129,5 @@ def method_of(name: str) -> Method:
         ValueError: there is none.
     """
     if name not in METHODS:
-        raise ValueError(f"unknown method {name!r}, accepted are {', '.join(METHODS)}")
+        raise ValueError(f"unknown method {name!r}, expected one of {', '.join(METHODS)}")
     return METHODS[name]

@@ -108,7 +108,7 @@ def structure_of(text: str) -> Structure:
             return STRUCTURES[name](tuple(map(int, numbers)))
         except ValueError as error:
             raise ValueError(f"structure {text!r}: {error}") from error
-    raise ValueError(f"unknown structure {text!r}, accepted are {', '.join(STRUCTURES)} with their numbers")
+    raise ValueError(f"unknown structure {text!r}, expected one of {', '.join(STRUCTURES)} with their numbers")
 
 
 def _free(numbers: tuple[int, ...]) -> Structure:
@@ -172,7 +172,7 @@ def _v_n_m(numbers: tuple[int, ...]) -> Structure:
         for outputs in similar_outputs(scores, height):
             sums = scores[:, outputs].sum(axis=1, keepdims=True)
             shared[:, outputs] = _n_of_each(sums, SHARED_COLUMNS, of)
-        # what is not shared comes last, so that the best n of those that are come first
+        # inputs that are not shared rank last, so that the n best shared ones are chosen
         return _n_of_each(np.where(shared, scores, np.float32(-1.0)), kept, of) & shared
 
     return Structure(choose, kept / of, window=of)
@@ -220,7 +220,7 @@ STRUCTURES: Final = ExtensibleTable[str, Maker](
 
 def _require(holds: bool, example: str) -> None:
     if not holds:
-        raise ValueError(f"accepted is one such as {example}")
+        raise ValueError(f"expected one such as {example}")
 
 
 def _largest(scores: Scores, density: float) -> Mask:

@@ -65,7 +65,7 @@ def _matching(folder: Path, names: re.Pattern[str]) -> list[KeptFile]:
 
 
 def note_use(path: Path) -> None:
-    """Note that a file was used, so that others go first; in a cache that cannot be written nothing is noted."""
+    """Note the use of a file, so that unused files are evicted first; a read-only cache is left alone."""
     with suppress(OSError):
         if time.time_ns() - path.stat().st_mtime_ns > RECENT_NS:
             os.utime(path)
@@ -104,6 +104,6 @@ def size_limit() -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMG]I?B|)", text.strip().upper())
     if found is None:
         if text:
-            LOG.warning("REDPEBBLE_CACHE_LIMIT is %r, accepted is a size such as 500MB; %d counts", text, LIMIT_BYTES)
+            LOG.warning("REDPEBBLE_CACHE_LIMIT is %r, expected a size such as 500MB; %d counts", text, LIMIT_BYTES)
         return LIMIT_BYTES
     return round(float(found[1]) * UNITS[found[2]])

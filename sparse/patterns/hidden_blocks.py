@@ -1,8 +1,8 @@
 """Hidden blocks, and rows that read from the same part of the inputs without reading the same ones, as in V:N:M.
 
 Rows of a group have more inputs in common than those of a random mask, whose rows of n and m inputs have n p / P of
-them, p the readers of the m and P of all. That is found by comparing some rows with all others on some inputs, where a
-sample shows that some overlap.
+them, p the readers of the m and P of all. Groups are found by comparing a few leaders with all other rows on a sample
+of inputs, where a sample of rows shows an overlap.
 """
 
 from typing import Final, NamedTuple
@@ -15,7 +15,7 @@ from .row_overlap import DEVIATIONS, OverlapSample
 
 FEWEST_ROWS: Final = 32
 MOST_ROWS: Final = 1 << 14
-"""Rows above which groups are not looked for: one row of each is compared with all others."""
+"""Rows above which no groups are searched: one row of each group is compared with all others."""
 
 LEADERS: Final = 64
 """Rows that are compared with all others at once."""

@@ -49,7 +49,7 @@ class OverlapSample(NamedTuple):
     touching: float
     """Share of the pairs that have an input in common, at least."""
     fewest: int
-    """Overlapping pairs below which that is chance: none where rows are so few that all of them are compared."""
+    """Overlapping pairs below which the overlap counts as chance; 0 where rows are few enough to compare all pairs."""
 
     @staticmethod
     def of(rows: CsrPattern, rng: np.random.Generator) -> "OverlapSample":

@@ -215,7 +215,7 @@ def test_the_page_of_a_quantized_model_tells_its_gain_and_no_other(
 
 
 REFUSED = (
-    (("explain", "--report", "x.txt"), "cannot write report x.txt, accepted are files that end in .json or .html"),
+    (("explain", "--report", "x.txt"), "cannot write report x.txt, expected a file that ends in .json or .html"),
     (("explain", "--memory", "2"), "fast memory holds 2 values, a connection needs 3"),
     (("explain", "--batch-tile", "0"), "a batch tile of 0 columns, at least 1 is needed"),
     (("explain", "--seconds", "-1"), "a search of -1.0 seconds, expected 0 or more"),

@@ -208,5 +208,5 @@ def test_what_does_not_fit_is_said() -> None:
         net.run(None, {"ids": np.zeros((1, 3), np.int64), "shift": shift})
     with pytest.raises(ValueError, match="input 'shift' is missing"):
         net.run(None, {"ids": np.zeros((1, 2), np.int64)})
-    with pytest.raises(ValueError, match="computes what it reads from its inputs, accepted are calls of run"):
+    with pytest.raises(ValueError, match="computes what it reads from its inputs, expected calls of run"):
         net.bind({"ids": np.zeros((1, 2), np.float32), "shift": shift})

@@ -29,28 +29,28 @@ def test_parameters_are_literals_and_lists_become_tuples() -> None:
     ],
 )
 def test_anything_but_a_name_with_literal_parameters_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a model spec, accepted: name or name\(parameter=value, \.\.\.\)"):
+    with pytest.raises(ValueError, match=r"is not a model spec, expected name or name\(parameter=value, \.\.\.\)"):
         parse_spec(text)
 
 
 REFUSALS = {
-    "nothing": "no model 'nothing' in the zoo, accepted: bert_ffn, ",
-    "ffnn(dept=4)": "ffnn has no parameter 'dept', accepted: depth=4, width=500, density=0.1, skip=False",
-    "digits(width=4)": "digits has no parameter 'width', accepted: none",
-    "ffnn(depth=4.5)": "ffnn: depth is 4.5, accepted: a whole number",
-    "ffnn(depth=True)": "ffnn: depth is True, accepted: a whole number",
-    "ffnn(skip=1)": "ffnn: skip is 1, accepted: True or False",
-    "ffnn(density='a')": "ffnn: density is 'a', accepted: a number",
-    "ffnn(depth=0)": "ffnn: depth is 0, accepted: 1 or more",
-    "masked_mlp(density=0)": "masked_mlp: density is 0, accepted: above 0, at most 1",
-    "bert_layer(density=1.5)": "bert_layer: density is 1.5, accepted: above 0, at most 1",
-    "radixnet(neurons=1000)": "radixnet: neurons is 1000, accepted: 1024, 4096, 16384, 65536",
-    "ffnn(depth=[4])": "ffnn: depth is (4,), accepted: a whole number",
-    "structured(pattern='3:5')": "structured: pattern is '3:5', accepted: 2:4, 1:4, nmg, vnm, ",
-    "structured(width=20)": "structured: width is 20, accepted: multiples of 16",
-    "structured(density=0.5)": "structured: density is 0.5, accepted: None, as pattern 2:4 has its own",
-    "structured(density=[1])": "structured: density is (1,), accepted: a number or None",
-    "minilm(sparsity=1.0)": "minilm: sparsity is 1.0, accepted: 0 or more, below 1",
+    "nothing": "no model 'nothing' in the zoo, expected one of bert_ffn, ",
+    "ffnn(dept=4)": "ffnn has no parameter 'dept', expected depth=4, width=500, density=0.1, skip=False",
+    "digits(width=4)": "digits has no parameter 'width', expected none",
+    "ffnn(depth=4.5)": "ffnn: depth is 4.5, expected a whole number",
+    "ffnn(depth=True)": "ffnn: depth is True, expected a whole number",
+    "ffnn(skip=1)": "ffnn: skip is 1, expected True or False",
+    "ffnn(density='a')": "ffnn: density is 'a', expected a number",
+    "ffnn(depth=0)": "ffnn: depth is 0, expected 1 or more",
+    "masked_mlp(density=0)": "masked_mlp: density is 0, expected one of above 0, at most 1",
+    "bert_layer(density=1.5)": "bert_layer: density is 1.5, expected one of above 0, at most 1",
+    "radixnet(neurons=1000)": "radixnet: neurons is 1000, expected one of 1024, 4096, 16384, 65536",
+    "ffnn(depth=[4])": "ffnn: depth is (4,), expected a whole number",
+    "structured(pattern='3:5')": "structured: pattern is '3:5', expected one of 2:4, 1:4, nmg, vnm, ",
+    "structured(width=20)": "structured: width is 20, expected multiples of 16",
+    "structured(density=0.5)": "structured: density is 0.5, expected one of None, as pattern 2:4 has its own",
+    "structured(density=[1])": "structured: density is (1,), expected a number or None",
+    "minilm(sparsity=1.0)": "minilm: sparsity is 1.0, expected 0 or more, below 1",
 }
 
 

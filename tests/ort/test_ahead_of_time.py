@@ -248,7 +248,7 @@ def test_a_digest_of_another_length_is_refused() -> None:
 
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"^level is 'sse9', accepted are generic, avx2, avxvnni, avx512, avx512vnni, zen4$"
+        ValueError, match=r"^level is 'sse9', expected one of generic, avx2, avxvnni, avx512, avx512vnni, zen4$"
     ):
         level_target("sse9")
 

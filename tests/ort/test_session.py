@@ -187,7 +187,7 @@ def test_a_model_without_networks_has_no_library(original: ir.Model, tmp_path: P
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"format": 2}, "SparseNetwork_0: the network has format 2, accepted is 1"),
+        ({"format": 2}, "SparseNetwork_0: the network has format 2, expected 1"),
         ({"network": "AAAA"}, "SparseNetwork_0: network and constants do not have the digest that the node states"),
         ({"digest": "0" * 64}, "SparseNetwork_0: network and constants do not have the digest that the node states"),
     ],
@@ -205,7 +205,7 @@ def test_other_constants_are_refused(node: tuple[onnx.NodeProto, list[NDArray[An
     attributes = attributes_of(proto)
     with pytest.raises(ValueError, match="digest that the node states"):
         checked_identity(proto.op_type, attributes, [constants[0] * 2, *constants[1:]])
-    with pytest.raises(ValueError, match="SparseNetwork_0: constant 1 is computed, accepted is an initializer"):
+    with pytest.raises(ValueError, match="SparseNetwork_0: constant 1 is computed, expected an initializer"):
         checked_identity(proto.op_type, attributes, [constants[0], None, *constants[2:]])
     with pytest.raises(ValueError, match="SparseNetwork_0: 2 constants, the network has 6"):
         network_model(proto.op_type, attributes, constants[:2])

@@ -46,7 +46,7 @@ def test_disabled_optimizers_reach_onnxruntime(disabled: list[str], tmp_path: Pa
         ("log_severity_level", "set log_severity_level of an onnxruntime.SessionOptions and give that as sess_options"),
         (
             "row",
-            "accepted are rows and those of onnxruntime.InferenceSession: disabled_optimizers, enable_fallback, "
+            "expected rows and those of onnxruntime.InferenceSession: disabled_optimizers, enable_fallback, "
             "read_config_from_model",
         ),
     ],

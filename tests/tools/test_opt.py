@@ -141,10 +141,13 @@ def test_a_terminal_gets_no_large_constants(
             "error: unknown pass 'pebble-simplfy', near it are pebble-simplify, ",
         ),
         (["-p", "pebble-compile{threads=0}", "x.mlir"], "error: threads is 0, expected 1 or more"),
-        (["-p", "canonicalize", "--print-after", "x", "x.mlir"], "error: unknown pass 'x', accepted are canonicalize"),
+        (
+            ["-p", "canonicalize", "--print-after", "x", "x.mlir"],
+            "error: unknown pass 'x', expected one of ",
+        ),
         (
             ["--stop-after", "x", "x.mlir"],
-            "error: unknown stage 'x', accepted are simplify, arrange, choose, flatten, ",
+            "error: unknown stage 'x', expected one of simplify, arrange, choose, flatten, ",
         ),
         (
             ["-p", "canonicalize{x=1}", "x.mlir"],

@@ -45,9 +45,9 @@ def test_they_are_refused_in_one_line(
 
 
 def test_targets_that_do_not_exist_are_refused(model: Path) -> None:
-    with pytest.raises(ValueError, match="target is 'avx9', accepted is a CpuTarget such as"):
+    with pytest.raises(ValueError, match="target is 'avx9', expected a CpuTarget such as"):
         redpebble.compile(model, target="avx9", cache=False)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="target is 'native', accepted are 'portable' and 'ort'"):
+    with pytest.raises(ValueError, match="target is 'native', expected 'portable' or 'ort'"):
         redpebble.optimize(model, target="native")  # pyright: ignore[reportArgumentType]
 
 

@@ -110,12 +110,12 @@ def test_an_interrupt_keeps_the_best_values() -> None:
 def test_samples_that_do_not_fit_are_refused() -> None:
     feeds, wanted = task(8)
     for other, labels, message in (
-        ({"z": feeds["x"]}, wanted, "the data holds z, accepted are x"),
-        ({"x": feeds["x"][:, :3]}, wanted, r"shape \(8, 3\), accepted are numbers \(samples, 24\)"),
+        ({"z": feeds["x"]}, wanted, "the data holds z, expected x"),
+        ({"x": feeds["x"][:, :3]}, wanted, r"shape \(8, 3\), expected numbers \(samples, 24\)"),
         ({"x": feeds["x"][:0]}, wanted[:0], "the data has 0 samples"),
         (feeds, wanted[:5], "5 labels for 8 samples"),
-        (feeds, wanted[:, :4], r"accepted are numbers \(8, 24\)"),
-        (feeds, np.full(8, 24), "accepted are classes 0 to 23"),
+        (feeds, wanted[:, :4], r"expected numbers \(8, 24\)"),
+        (feeds, np.full(8, 24), "expected classes 0 to 23"),
         (feeds, None, "either labels or a teacher"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -128,10 +128,10 @@ def test_samples_that_do_not_fit_are_refused() -> None:
     ("words", "message"),
     [
         (("--optimizer", "adamw"), "'adamw' is not one of 'sgd', 'adam', 'lion'"),
-        (("--epochs", 0), "epochs is 0, accepted is 1 or more"),
-        (("--lr", 0), "rate is 0.0, accepted is more than 0"),
+        (("--epochs", 0), "epochs is 0, expected 1 or more"),
+        (("--lr", 0), "rate is 0.0, expected more than 0"),
         (("--schedule", "linear"), "'linear' is not one of 'constant', 'cosine'"),
-        (("--patience", -1), "patience is -1, accepted is 0 or more"),
+        (("--patience", -1), "patience is -1, expected 0 or more"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -171,7 +171,7 @@ def test_folders_are_mapped_and_files_read(tmp_path: Path) -> None:
     assert isinstance(arrays["x"], np.memmap)
     Samples({"x": arrays["x"]}, arrays["y"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match="holds no arrays, accepted are"):
+    with pytest.raises(ValueError, match="holds no arrays, expected"):
         mapped_arrays(tmp_path / "empty")
 
 
@@ -183,7 +183,7 @@ def test_the_command_line_trains_writes_a_page_and_refuses(
     np.savez(tmp_path / "d.npz", x=feeds["x"], y=wanted)
     words = ("finetune", tmp_path / "m.onnx", tmp_path / "o.onnx", "--data", tmp_path / "d.npz")
     assert exit_code(monkeypatch, *words) == 2
-    assert "accepted is one of --labels and --teacher" in capsys.readouterr().err
+    assert "expected one of --labels and --teacher" in capsys.readouterr().err
     assert exit_code(monkeypatch, *words, "--labels", "z") == 2
     assert "has no array 'z' of labels, it holds x, y" in capsys.readouterr().err
     assert not (tmp_path / "o.onnx").exists()

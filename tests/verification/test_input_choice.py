@@ -43,7 +43,7 @@ def test_a_damaged_file_of_arrays_is_refused_or_holds_what_its_checksums_say(
 
 def test_arrays_with_code_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.array([print], dtype=object))
-    with pytest.raises(ValueError, match=r"x.npz holds no arrays: accepted is an .npz of numbers$"):
+    with pytest.raises(ValueError, match=r"x.npz holds no arrays: expected an .npz of numbers$"):
         arrays_of(tmp_path / "x.npz")
 
 
@@ -78,6 +78,6 @@ def test_sizes_that_nobody_gave_are_told() -> None:
 @pytest.mark.parametrize("shape", [(3, 5), (4,), (3, 4, 1)])
 def test_arrays_of_other_sizes_than_an_input_are_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.zeros(shape, np.float32))
-    message = f"^input 'x' of the data has shape {re.escape(str(shape))}, accepted is \\(any, 4\\)$"
+    message = f"^input 'x' of the data has shape {re.escape(str(shape))}, expected \\(any, 4\\)$"
     with pytest.raises(ValueError, match=message):
         InputChoice(file=tmp_path / "x.npz").given(model_of("float[n, 4] x"))

@@ -32,7 +32,7 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Chain:
-    """Layers that read each other, and what counts for them."""
+    """Consecutive layers, with their parts and prices."""
 
     layers: tuple[LayerSize, ...]
     parts: tuple[LayerParts | None, ...]

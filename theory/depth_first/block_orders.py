@@ -1,7 +1,7 @@
 """An order of blocks of outputs in which each needs the fewest values that are not there yet.
 
-What a block computes for itself alone is as much in any order; what it shares with blocks before is there, and may go
-when the last that reads it is over. This is the growth of `redpebble.theory.pebbling.orders.compact_growth` by blocks
+Work for one block alone is the same in any order; a value shared with earlier blocks is there, and may leave after
+its last reader. This is the growth of `redpebble.theory.pebbling.orders.compact_growth` by blocks
 instead of neurons, for schedules with slots. It looks at neurons once for each block that depends on them.
 """
 
@@ -83,7 +83,7 @@ def _take_nearest(
     there: NDArray[np.bool_],
     order: Indices,
 ) -> None:
-    """Write the order that begins with order[0]; `missing` is what each block lacks, `there` which values are there."""
+    """Write the order that begins with order[0]; `missing` is the number of values each block lacks."""
     neurons, ends = cones.indices, cones.pointers
     blocks, starts = readers.indices, readers.pointers
     count, chosen = len(order), order[0]

@@ -139,7 +139,7 @@ class _Marks(NamedTuple):
 
 
 def _parts(incoming: CsrPattern, neurons: Indices, storeys: Indices, whole: bool, marks: _Marks) -> Indices:
-    """Return the part of each neuron: those of a storey that read nothing of each other's, small ones together.
+    """Return the part of each neuron: connected neurons of a storey are one part, and small parts are joined.
 
     Parts are numbered by the storeys, and there by their first neuron. The first storey may be one whole part.
     """
@@ -203,7 +203,7 @@ def _assigned(runs: int, alive: _Lifetimes) -> tuple[Indices, int]:
 
 
 class _Walk(NamedTuple):
-    """A walk against the connections: what it has found, its way, where it goes on in each neuron, and levels.
+    """A walk against the connections: neurons found, the path, the next connection of each neuron, and levels.
 
     A negative position marks a neuron that is done; a level is one more than the highest of the sources.
     """

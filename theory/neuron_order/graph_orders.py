@@ -34,7 +34,7 @@ def bandwidth_numbers(sources: Indices, targets: Indices, count: int) -> Indices
 
 
 def pass_numbers(groups: NeuronGroups, within: Indices) -> Indices | None:
-    """Return numbers by which the components of a pass follow each other, `within` decides inside one.
+    """Return numbers that sort neurons by the components of a pass, and by `within` inside a component.
 
     Weights are taken in turn into a pass as long as all its components stay small; then a new pass begins. That is how
     butterflies and Fourier transforms run in blocks: small strides first, then the large ones, which are small in an

@@ -31,10 +31,10 @@ from .views import View
 # An order is given by numbers [neurons] that sort each group.
 
 SAMPLED: Final = 16
-"""Rows from which `locality` looks at their neighbours."""
+"""Rows whose neighbours `locality` counts."""
 
 MOST_LOOKED_AT: Final = 1 << 18
-"""Connections that it looks at for all of them."""
+"""Connections that `locality` visits for all sampled rows together."""
 
 SMOOTHINGS: Final = 30
 """Steps of the power iteration of `spectral_numbers`: it starts near its end."""
@@ -250,7 +250,7 @@ def reorder(groups: NeuronGroups, layers: Sequence[Layer], request: Request) -> 
     """
     unknown = [name for name in request.orders or () if name not in ORDERS]
     if unknown:
-        raise ValueError(f"unknown order {unknown[0]!r}, accepted are {', '.join(ORDERS)}")
+        raise ValueError(f"unknown order {unknown[0]!r}, expected one of {', '.join(ORDERS)}")
     made = _made_orders(groups, request) if groups.free.any() and groups.weights else []
     if not made and request.seconds == 0:
         # nothing to try: what the layers cost need not be known

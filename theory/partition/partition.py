@@ -89,7 +89,7 @@ class LayerShare(NamedTuple):
     """Work and traffic of each part in a layer."""
 
     sent: NDArray[np.int64]
-    """Values that each part sends to each other, [from, to]."""
+    """Values sent between parts, [from, to]."""
     connections: NDArray[np.int64]
     """Connections of the outputs that each part owns, [parts]."""
     local: NDArray[np.int64]

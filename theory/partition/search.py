@@ -72,11 +72,11 @@ class PartitionRequest:
         if self.part_count < 1:
             raise ValueError(f"{self.part_count} parts, at least 1 is needed")
         if self.part_count > MOST_PARTS:
-            raise ValueError(f"{self.part_count} parts, accepted are up to {MOST_PARTS}")
+            raise ValueError(f"{self.part_count} parts, expected up to {MOST_PARTS}")
         if not 0 <= self.imbalance < float("inf"):
-            raise ValueError(f"imbalance {self.imbalance:g}, accepted are 0 and more")
+            raise ValueError(f"imbalance {self.imbalance:g}, expected 0 or more")
         if self.proposals < 0:
-            raise ValueError(f"{self.proposals} proposals, accepted are 0 and more")
+            raise ValueError(f"{self.proposals} proposals, expected 0 or more")
 
 
 def find_partition(

@@ -24,7 +24,7 @@ GRAPHS: Final = Options("neurons")
 
 @dataclass(frozen=True)
 class FlatModel:
-    """A model after the simplifying passes: its graphs, and how often what cuts it into them occurs."""
+    """A model after the simplifying passes: its graphs, and the counts of ops that cut the model into them."""
 
     networks: tuple[NeuronGraph, ...]
     cuts: dict[str, int]
@@ -41,7 +41,7 @@ class FlatModel:
     def obstacle(self) -> str:
         """The reason why there is no graph, as words behind the name of the model."""
         if any(name.startswith(f"{DOMAIN}::") for name in self.cuts):
-            return "was optimized before, accepted is the original"
+            return "was optimized before, expected the original"
         return "has no linear layer of floats with constant weights"
 
 
@@ -72,7 +72,7 @@ def _cuts(module: ModuleOp) -> dict[str, int]:
 def join(networks: tuple[NeuronGraph, ...]) -> NeuronGraph:
     """Return the graphs as one, the neurons of each numbered behind those of the one before.
 
-    Run one after the other they transfer what they transfer alone, because nothing stays in fast memory between them.
+    Graphs that run one after the other transfer as much as alone, since nothing stays in fast memory between them.
     """
     firsts = np.cumsum([0, *(network.neuron_count for network in networks)])
 

@@ -65,7 +65,7 @@ class FoundSchedule:
 
 
 def add_counts(counts: list[TransferCount]) -> TransferCount:
-    """Return what graphs transfer that run one after the other."""
+    """Return the transfers of graphs that run one after the other."""
     fields = ("weight_reads", "bias_reads", "row_reads", "row_writes")
     return TransferCount(*(sum(getattr(count, field) for count in counts) for field in fields))
 

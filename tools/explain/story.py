@@ -21,7 +21,7 @@ from .explanation import Explanation
 from .lowering_levels import Level, Lowering
 
 MANY_LAYERS: Final = 16
-"""Layers from which on those that differ by numbers in their names alone are one line."""
+"""From this number of layers on, layers whose names differ only in numbers share a line."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class LayerTime:
 
 @dataclass(frozen=True)
 class Story:
-    """All that a page tells of a model called `name`, in the order in which it tells it."""
+    """The content of a page on the model `name`, in the order of the page."""
 
     name: str
     origin: Origin
@@ -89,7 +89,7 @@ class Story:
 
     @property
     def is_priced(self) -> bool:
-        """Whether levels have the time of all layers: those on codes have none in what the others are compared with."""
+        """Whether levels have the time of all layers: quantized layers have no time at the level of the baseline."""
         ops = (kind.kind for level in self.levels for kinds in level.kinds.values() for kind in kinds)
         return not any(kind.startswith("quantized") for kind in ops)
 

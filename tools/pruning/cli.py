@@ -12,19 +12,17 @@ Precision = Literal["f32", "int8"]
 
 def prune(
     model: ModelPath,
-    output: Annotated[
-        Path, typer.Argument(metavar="OUT.onnx", help="Where the pruned model goes.", callback=new_model)
-    ],
+    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The pruned model.", callback=new_model)],
     data: Annotated[Path, typer.Option(metavar="DATA.npz", help="Some hundred inputs, an array for each by its name.")],
-    speedup: Annotated[float | None, typer.Option(metavar="X", help="So many times as fast as now.")] = None,
-    time: Annotated[str | None, typer.Option(metavar="3ms", help="So long for a call, in ms or us.")] = None,
-    sparsity: Annotated[float | None, typer.Option(metavar="S", help="So many zeros in each layer, 0 to 1.")] = None,
+    speedup: Annotated[float | None, typer.Option(metavar="X", help="Goal: X times as fast as now.")] = None,
+    time: Annotated[str | None, typer.Option(metavar="3ms", help="Goal: time of a call, in ms or us.")] = None,
+    sparsity: Annotated[float | None, typer.Option(metavar="S", help="Goal: zeros in each layer, 0 to 1.")] = None,
     loss: Annotated[
-        float | None, typer.Option(metavar="L", help="So much of the outputs' variance may be lost, 0 to 1.")
+        float | None, typer.Option(metavar="L", help="Goal: lost share of the outputs' variance, 0 to 1.")
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option(help="Rows of a call: samples, or all tokens; 128 by default. Images where there are any; 1."),
+        typer.Option(help="Rows of a call: samples or tokens, 128 by default; images, 1 by default."),
     ] = None,
     threads: Annotated[int, typer.Option(help="Threads that the model will run on.")] = 1,
     structure: Annotated[
@@ -38,7 +36,7 @@ def prune(
     finetune: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time to train what is left, where redpebble finetune can.")
     ] = 0.0,
-    stages: Annotated[int, typer.Option(help="Prune so many times while training, sparser each time.")] = 1,
+    stages: Annotated[int, typer.Option(help="Prunings during training, each sparser.")] = 1,
     labels: Annotated[
         str | None, typer.Option(metavar="NAME", help="The array of the data that --finetune trains for.")
     ] = None,

@@ -35,7 +35,7 @@ def milliseconds(text: str) -> float:
                 return factor * float(number)
             except ValueError:
                 continue
-    raise ValueError(f"time is {text!r}, accepted is one such as 3ms, 250us or 0.1s")
+    raise ValueError(f"time is {text!r}, expected one such as 3ms, 250us or 0.1s")
 
 
 class PruneFiles(NamedTuple):

@@ -15,30 +15,24 @@ Exchange = Literal["f32", "bits", "signs", "directions"]
 
 def finetune(
     model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model, or a folder of its parts.")],
-    output: Annotated[
-        Path, typer.Argument(metavar="OUT.onnx", help="Where the trained model goes, or the folder of its parts.")
-    ],
+    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The trained model, or the folder of its parts.")],
     data: Annotated[
         Path,
         typer.Option(metavar="DATA", help="Samples by input name: an .npz, or a folder of .npy, which are mapped."),
     ],
-    labels: Annotated[str, typer.Option(metavar="NAME", help="The array of the data that is wanted.")] = "",
+    labels: Annotated[str, typer.Option(metavar="NAME", help="The array of DATA with the labels.")] = "",
     teacher: Annotated[
-        Path | None, typer.Option(metavar="DENSE.onnx", help="The model whose outputs are wanted.")
+        Path | None, typer.Option(metavar="DENSE.onnx", help="The teacher, whose outputs are the targets.")
     ] = None,
-    loss: Annotated[
-        Loss | None, typer.Option(help="By itself mse, and cross-entropy where labels are classes.")
-    ] = None,
+    loss: Annotated[Loss | None, typer.Option(help="Default: mse, or cross-entropy for classes.")] = None,
     optimizer: Annotated[Optimizer, typer.Option(help="The rule for steps.")] = "adam",
-    epochs: Annotated[int, typer.Option(help="Times that all samples are taken.")] = 10,
+    epochs: Annotated[int, typer.Option(help="Passes over all samples.")] = 10,
     batch: Annotated[int, typer.Option(help="Samples of a step.")] = 256,
-    rate: Annotated[float, typer.Option("--lr", help="Learning rate, the largest one.")] = 1e-3,
-    schedule: Annotated[Schedule, typer.Option(help="The way the rate goes.")] = "cosine",
-    warm_up: Annotated[int, typer.Option(metavar="STEPS", help="Steps in which the rate rises.")] = 0,
-    patience: Annotated[int, typer.Option(metavar="EPOCHS", help="Epochs without gain that end it; 0: none do.")] = 0,
-    validate: Annotated[
-        Path | None, typer.Option(metavar="V", help="Samples by which the best epoch is known, as DATA.")
-    ] = None,
+    rate: Annotated[float, typer.Option("--lr", help="Peak learning rate.")] = 1e-3,
+    schedule: Annotated[Schedule, typer.Option(help="Schedule of the learning rate.")] = "cosine",
+    warm_up: Annotated[int, typer.Option(metavar="STEPS", help="Warm-up steps.")] = 0,
+    patience: Annotated[int, typer.Option(metavar="EPOCHS", help="Epochs without gain before a stop; 0: never.")] = 0,
+    validate: Annotated[Path | None, typer.Option(metavar="V", help="Validation samples, as DATA.")] = None,
     threads: Annotated[int, typer.Option(help="Threads of a step.")] = 1,
     replicas: Annotated[
         bool, typer.Option("--replicas", help="Train a replica on each rank of mpiexec, on its share of each batch.")
@@ -46,7 +40,7 @@ def finetune(
     exchange: Annotated[
         Exchange,
         typer.Option(
-            help="What replicas send: gradients, these in --bits, signs of Lion's steps, or, in --bits, what has them."
+            help="What replicas exchange: gradients, gradients or directions in --bits, or signs of Lion's steps."
         ),
     ] = "f32",
     sync: Annotated[
@@ -54,7 +48,7 @@ def finetune(
     ] = 0,
     sync_of: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="An initializer of which they do, not of all; may be given again."),
+        typer.Option(metavar="NAME", help="Average this initializer's momentum alone; may be given again."),
     ] = None,
     bits: Annotated[int, typer.Option(help="Bits of a value with --exchange bits and directions.")] = 4,
     seed: Seed = 0,

@@ -86,7 +86,7 @@ def task_of(files: FinetuneFiles, loss: str | None, rates: Rates) -> Task:
         OSError: a file cannot be read.
     """
     if bool(files.labels) == (files.teacher is not None):
-        raise ValueError("accepted is one of --labels and --teacher")
+        raise ValueError("expected one of --labels and --teacher")
     arrays = mapped_arrays(files.data)
     labels = _labels_of(arrays, files.labels, files.data)
     options = FinetuneOptions(_loss_name(loss, labels), *rates)
@@ -143,7 +143,7 @@ def mapped_arrays(path: Path) -> Arrays:
     if not path.is_dir():
         found = arrays_of(path)
         if not found:
-            raise ValueError(f"{path} holds no arrays, accepted are an .npz, and a folder of .npy")
+            raise ValueError(f"{path} holds no arrays, expected an .npz or a folder of .npy")
         return found
     arrays: Arrays = {}
     for file in sorted(path.glob("*.npy")):
@@ -152,7 +152,7 @@ def mapped_arrays(path: Path) -> Arrays:
         except ValueError as error:
             raise ValueError(f"{file} holds no array: {error}") from None
     if not arrays:
-        raise ValueError(f"{path} holds no arrays, accepted are an .npz, and a folder of .npy")
+        raise ValueError(f"{path} holds no arrays, expected an .npz or a folder of .npy")
     return arrays
 
 

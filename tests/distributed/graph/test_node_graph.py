@@ -50,7 +50,7 @@ def test_the_planner_cuts_a_grid_along_a_line() -> None:
 
 def test_a_value_with_other_rows_is_refused_by_name() -> None:
     module = build_module(onnx.parser.parse_model(WITH_ROWS_OF_ITS_OWN))
-    with pytest.raises(UnsupportedModelError, match="add is over other nodes, accepted by the plan nodes are sums"):
+    with pytest.raises(UnsupportedModelError, match="add is over other nodes, the plan nodes expects sums"):
         plan(module, PlanRequest(2, "nodes"))
 
 

@@ -93,7 +93,7 @@ def test_parts_take_the_place_of_parts_but_of_nothing_else(tmp_path: Path) -> No
     assert read_plan(tmp_path / "parts")[0].part_count == 2
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("years of work")
-    with pytest.raises(ValueError, match="exists and holds no parts, accepted is a new folder or one of parts"):
+    with pytest.raises(ValueError, match="exists and holds no parts, expected a new folder or one of parts"):
         write_parts(module, rows_request(), tmp_path / "other")
     assert (tmp_path / "other" / "thesis.tex").exists()
 
@@ -155,13 +155,13 @@ def two_inputs() -> ir.Model:
 
 
 def test_what_mixes_rows_is_not_cut_by_neurons() -> None:
-    with pytest.raises(UnsupportedModelError, match=r"node 'turn': pebble.transpose mixes rows, accepted by the plans"):
+    with pytest.raises(UnsupportedModelError, match=r"node 'turn': pebble.transpose mixes rows, the plans"):
         RowGraph.of(build_module(movement_model("inside")))
 
 
 def test_what_mixes_samples_is_not_cut_by_samples(tmp_path: Path) -> None:
     write_parts(build_module(movement_model("inside")), PartsRequest("batch", 2), tmp_path / "inside")
-    with pytest.raises(UnsupportedModelError, match="the first axis of 'y' has size 4, accepted by the plan batch is"):
+    with pytest.raises(UnsupportedModelError, match="the first axis of 'y' has size 4, the plan batch expects"):
         write_parts(build_module(movement_model("outside")), PartsRequest("batch", 2), tmp_path / "outside")
 
 
@@ -171,7 +171,7 @@ def test_files_are_named_for_every_port(tmp_path: Path) -> None:
     names = [port.name for port in plan.inputs]
     files = files_by_name([f"{name}={name}.npy" for name in names], plan.inputs, "input")
     assert files == {name: Path(f"{name}.npy") for name in names}
-    with pytest.raises(PartError, match=r"cannot read --input 'x.npy', accepted is NAME=FILE with a name of"):
+    with pytest.raises(PartError, match=r"cannot read --input 'x.npy', expected NAME=FILE with a name of"):
         files_by_name(["x.npy"], plan.inputs, "input")
     with pytest.raises(PartError, match=f"input '{names[1]}' has no file, expected --input {names[1]}=FILE"):
         files_by_name([f"{names[0]}=x.npy"], plan.inputs, "input")
@@ -229,7 +229,7 @@ HOSTILE: dict[str, tuple[Callable[[Part], Part], str]] = {
     "buffer sent": (lambda part: with_step(part, Send, lambda step: replace(step, buffer=-1)), "names buffer -1 of"),
     "rank": (
         lambda part: with_step(part, Send, lambda s: replace(s, routes=(s.routes[0]._replace(rank=7),))),
-        "exchanges with rank 7, accepted are others below 2",
+        "exchanges with rank 7, expected others below 2",
     ),
     "operand": (
         lambda part: with_step(part, Call, lambda s: replace(s, operands=(s.operands[0]._replace(buffer=99),))),
@@ -241,7 +241,7 @@ HOSTILE: dict[str, tuple[Callable[[Part], Part], str]] = {
     ),
     "kind": (
         lambda part: replace(part, buffers=(part.buffers[0]._replace(kind="none"),)),
-        "is of kind 'none', accepted",
+        "is of kind 'none', expected",
     ),
     "port": (lambda part: replace(part, buffers=(part.buffers[0]._replace(kind="input", port=9),)), "is port 9"),
     "features": (lambda part: replace(part, inputs=(part.inputs[0][::-1],)), "features that do not ascend from 0 on"),
@@ -299,14 +299,14 @@ def test_a_folder_with_anything_but_parts_is_left_alone(tmp_path: Path) -> None:
     write_parts(build_module(build(SPEC)), rows_request(), folder)
     check_target(folder)
     (folder / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match=r"d holds 'thesis.txt' beside its parts, accepted is a new folder or one of"):
+    with pytest.raises(ValueError, match=r"d holds 'thesis.txt' beside its parts, expected a new folder or one of"):
         write_parts(build_module(build(SPEC)), rows_request(), folder)
     assert (folder / "thesis.txt").read_text() == "years of work"
     (folder / "thesis.txt").unlink()
     for content in ("{}", "[]", "no json"):
         (folder / "plan.json").write_text(content)
-        with pytest.raises(ValueError, match=r"d exists and holds no parts, accepted is a new folder or one of parts$"):
+        with pytest.raises(ValueError, match=r"d exists and holds no parts, expected a new folder or one of parts$"):
             check_target(folder)
     (tmp_path / "link").symlink_to(folder)
-    with pytest.raises(ValueError, match=r"link is a link, accepted is a new folder or one of parts$"):
+    with pytest.raises(ValueError, match=r"link is a link, expected a new folder or one of parts$"):
         check_target(tmp_path / "link")

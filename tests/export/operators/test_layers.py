@@ -214,5 +214,5 @@ def test_a_tile_is_refused_by_name() -> None:
       pebble.yield %t : tensor<?x4xf32>
     }
     """
-    with pytest.raises(ValueError, match=r"pebble.tile has no form in onnx, accepted are pebble.linear, "):
+    with pytest.raises(ValueError, match=r"pebble.tile has no form in onnx, expected one of pebble.linear, "):
         exported(one_op(line, *["tensor<?x4xf32>"] * 2), original_of(one_node(13)))

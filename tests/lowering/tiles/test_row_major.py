@@ -68,7 +68,7 @@ def test_what_is_taken_is_numpys(target: CpuTarget, axis: int, place: int, shape
     network = native(of_ops([(DYNAMIC, DYNAMIC, DYNAMIC)], take), target)
     x = numbered(shape)
     if axis == 0 and not shape[0]:
-        with pytest.raises(ValueError, match=r"is 0, accepted is 1 or more: the network reads place 0 of it"):
+        with pytest.raises(ValueError, match=r"is 0, expected 1 or more: the network reads place 0 of it"):
             network.run(None, {"x0": x})
         return
     (result,) = network.run(None, {"x0": x})

@@ -254,7 +254,7 @@ def test_a_file_elsewhere_than_beside_the_model_is_refused(tmp_path: Path, place
         attributes["ep_cache_context"].s = place.encode()
 
     path.write_bytes(edited(path, change))
-    with pytest.raises(Exception, match=f"is file '{place}', accepted are those in the folder of the model"):
+    with pytest.raises(Exception, match=f"is file '{place}', expected those in the folder of the model"):
         load(path)
 
 
@@ -274,7 +274,7 @@ def test_a_node_of_another_kind_is_refused(tmp_path: Path) -> None:
     def other_mode(attributes: dict[str, onnx.AttributeProto]) -> None:
         attributes["embed_mode"].i = 2
 
-    with pytest.raises(Exception, match="has embed_mode 2, accepted are 0 and 1"):
+    with pytest.raises(Exception, match="has embed_mode 2, expected 0 or 1"):
         load(edited(path, other_mode))
     proto = onnx.ModelProto.FromString(path.read_bytes())
     node = next(one for one in proto.graph.node if one.op_type == "EPContext")
@@ -306,7 +306,7 @@ def test_trust_is_said_by_0_or_1() -> None:
     made = options()
     made.add_provider_for_devices(register(), {"trust_code": "yes"})
     # without this onnxruntime's Python may go on without the provider, which depends on its version
-    with pytest.raises(Exception, match="redpebble: option trust_code is 'yes', accepted are '0' and '1'"):
+    with pytest.raises(Exception, match="redpebble: option trust_code is 'yes', expected '0' or '1'"):
         onnxruntime.InferenceSession(original().SerializeToString(), made, enable_fallback=0)
     assert host().network_count == 0
 

@@ -110,13 +110,13 @@ def test_one_part_owns_everything_and_given_owners_of_inputs_stay() -> None:
 
 
 def test_numbers_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="10001 parts, accepted are up to 10000"):
+    with pytest.raises(ValueError, match="10001 parts, expected up to 10000"):
         PartitionRequest(10_001)
     with pytest.raises(ValueError, match="0 parts, at least 1 is needed"):
         PartitionRequest(0)
-    with pytest.raises(ValueError, match="imbalance -1, accepted are 0 and more"):
+    with pytest.raises(ValueError, match="imbalance -1, expected 0 or more"):
         PartitionRequest(1, -1.0)
-    with pytest.raises(ValueError, match="-1 proposals, accepted are 0 and more"):
+    with pytest.raises(ValueError, match="-1 proposals, expected 0 or more"):
         PartitionRequest(1, proposals=-1)
 
 

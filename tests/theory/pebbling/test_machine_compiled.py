@@ -108,7 +108,7 @@ def test_an_order_is_any_sequence_of_integers(order: ArrayLike) -> None:
         ([0, 0, 1], "connection 0 occurs 2 times in the order"),
         ([0, 1, 3], "connection 2 occurs 0 times in the order"),
         ([0, -1, 2], "connection 1 occurs 0 times in the order"),
-        ([0, 1], r"order is int64 of shape \(2,\), accepted are integers of shape \(3,\)"),
+        ([0, 1], r"order is int64 of shape \(2,\), expected integers of shape \(3,\)"),
     ],
 )
 def test_orders_that_cannot_run_are_refused(order: list[int], message: str) -> None:

@@ -21,7 +21,7 @@ from .interval_stabbing import TargetOrders
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-# Counters: targets opened and closed, closed ones that have passed on their value, and those that will.
+# Counters: targets opened, targets closed, closed targets that have passed on their value, and those that still will.
 OPENED, CLOSED, PASSED, PASSING = 0, 1, 2, 3
 
 

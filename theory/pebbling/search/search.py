@@ -216,7 +216,7 @@ class Search:
     def _by_lru(self) -> Candidate:
         """A short search for each number of open targets, with moves of connections; a longer one for the best number.
 
-        The number that is best before these moves is not the one that is best after them.
+        The best number before these moves need not be the best number after them.
         """
         counts = sorted({max(1, round(share * self._memory.capacity)) for share in _OPEN_SHARES})
         width = _TRIED_SHARE / len(counts)

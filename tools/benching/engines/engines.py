@@ -13,6 +13,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from ....foundation.errors import cause_of
 from ....frontend.errors import UnsupportedModelError
 from ....verification.measuring import Call
 from ....verification.oracle import Oracle, session_options
@@ -61,7 +62,7 @@ class Native:
         try:
             compile_model(model, threads=1)
         except UnsupportedModelError as error:
-            raise NotCoveredError(f"{str(error).partition(', accepted are ')[0]}; redpebble.session runs it") from error
+            raise NotCoveredError(f"{cause_of(error)}; redpebble.session runs it") from error
 
         def call(feeds: Feeds, threads: int) -> Call:
             network = compile_model(model, threads=threads)
@@ -177,7 +178,7 @@ def load_engines(
     """
     for name in names:
         if name not in engines:
-            raise ValueError(f"unknown engine {name!r}, accepted are {', '.join(engines)}")
+            raise ValueError(f"unknown engine {name!r}, expected one of {', '.join(engines)}")
     loaded: dict[str, Loaded] = {}
     skipped: list[str] = []
     for name in names:
@@ -188,7 +189,7 @@ def load_engines(
     return loaded, skipped
 
 
-# A quantized model with floats in its layers: what its speed is compared with beside that of its integers.
+# A quantized model with floats in its layers: the float baseline of its integer kernels.
 
 ROUNDING: Final = ("QuantizeLinear", "DequantizeLinear")
 
@@ -240,7 +241,7 @@ def check_layers(path: str | os.PathLike[str]) -> None:
     found = sorted({node.op_type for node in model.graph.node} & ON_CODES)
     if found:
         raise NotCoveredError(
-            f"operator {found[0]} computes with codes, accepted are layers between DequantizeLinear and QuantizeLinear"
+            f"operator {found[0]} computes with codes, expected layers between DequantizeLinear and QuantizeLinear"
         )
 
 

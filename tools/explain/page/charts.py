@@ -45,7 +45,7 @@ class Line:
 
 
 class Dot(NamedTuple):
-    """A dot: what is told of it, where it is, and the name that stands beside it, which may be empty."""
+    """A dot: its tooltip, its place, and the name beside it, which may be empty."""
 
     told: str
     x: float
@@ -182,7 +182,7 @@ Boxes = NDArray[np.float64]
 
 
 def _names(named: Sequence[tuple[str, Points]], drawn: Sequence[Points], frame: Frame) -> list[str]:
-    """Return names beside what they name, where they cover least of the lines, the dots and each other."""
+    """Return labels beside their lines, placed where they overlap lines, dots and other labels least."""
     along = [_boxes_along(points) for points in drawn]
     obstacles = np.concatenate(along)
     parts: list[str] = []
@@ -233,7 +233,7 @@ def _places(few: Boxes, width: float, frame: Frame) -> Boxes:
 
 
 def _overlaps(boxes: Boxes, others: Boxes) -> NDArray[np.float64]:
-    """Return the area that each box shares with each of the others, [boxes, others]."""
+    """Return the common area of each pair of boxes, [boxes, others]."""
     low = np.maximum(boxes[:, None, :2], others[None, :, :2])
     high = np.minimum(boxes[:, None, 2:], others[None, :, 2:])
     return np.clip(high - low, 0.0, None).prod(axis=2)

@@ -1,4 +1,4 @@
-"""The parts of the page on linear layers: their times, the roofline, what was found in them and why they run so."""
+"""The parts of the page on linear layers: times, the roofline, the structure found, and reasons for the kernels."""
 
 from collections.abc import Iterator, Sequence
 from html import escape

@@ -48,7 +48,7 @@ def _row(columns: Sequence[Column], row: Row) -> str:
 
 
 class Card(NamedTuple):
-    """A number of the head: what it is, itself, and what it stands for."""
+    """A number in the page's head: title, value, and explanation."""
 
     title: str
     number: str
