@@ -49,7 +49,7 @@ class NativeLoops:
         self.operands[:] = 0
 
     def ports(self) -> Loop:
-        """Return what no kernel of single rows can pass: a broadcast and four multiply-adds from memory, all in L1."""
+        """Return the bound of kernels of single rows: a broadcast and four multiply-adds from memory, all in L1."""
         work = 2.0 * TURNS * WEIGHTS * VECTORS * self.target.lanes
         return Loop(lambda: self._run("ports", self.operands, TURNS), work)
 

@@ -167,7 +167,7 @@ def measure(case: Case, seconds: float) -> Measured:
 
 
 def _gains_of_two(calls: Mapping[str, Call], seconds: float) -> tuple[float, float]:
-    """Return what a second thread gains for ours, and for a loop; sleeping cores wake in the first calls of a row."""
+    """Return the gain of a second thread for our network, and for a loop; the first calls wake the cores."""
     rows = {name: partial(_in_a_row, call) for name, call in {**calls, **core_calls()}.items()}
     least = {name: timing.min_us for name, timing in interleave(rows, Budget(seconds)).items()}
     return least["ours"] / least["two"], 2 * least[ALONE] / least[TWICE]

@@ -110,7 +110,7 @@ class Times:
 
 
 def times_of(family: str, layers: Sequence[MeasuredLayer], machine: Machine) -> Times:
-    """Return what was measured of a family."""
+    """Return the measured rows of a family."""
     found: list[tuple[tuple[float, ...], float, float, int]] = []
     for row, one in enumerate(layers):
         layer = one.layer()
@@ -216,7 +216,7 @@ def _number(value: float) -> str:
 
 
 def examples_of(measured: MeasuredMachine, prices_of: str) -> Examples:
-    """Return what the layers that `redpebble tune` measures say on a machine, beside the prices of one."""
+    """Return the examples of `redpebble tune`'s layers on a machine, beside the prices of one."""
     machine = replace(with_streams(measured), prices=prices_of)
     rows = (one for one in measured.layers if one.number in PROBES and not one.other_bytes)
     return Examples.of(example_of(one.layer(), _tuned(one.microseconds), machine) for one in rows)

@@ -67,7 +67,7 @@ def footprint(model: Path, cache: Path) -> Footprint:
 
 
 def footprint_in_a_fresh_process(model: Path, cache: Path, *, after_another: bool = False) -> Footprint:
-    """Return what a new process measures; `after_another` model, of one small layer."""
+    """Return the measurements of a new process; `after_another` first compiles a model of one small layer."""
     words = [sys.executable, "-m", "redpebble.bench.fresh_process", str(model), str(cache)]
     done = subprocess.run(
         [*words, *(["--memory"] if after_another else [])], capture_output=True, text=True, check=True

@@ -126,7 +126,7 @@ class KernelCall:
         return lambda: (function(address_of(table), len(table), *self.shape), self)
 
     def result(self, batch: int) -> Floats:
-        """Return what was computed, [outputs, batch]."""
+        """Return the outputs, [outputs, batch]."""
         return self.sums.columns().swapaxes(0, 1).reshape(self.shape[1], -1)[:, :batch]
 
 

@@ -99,5 +99,5 @@ def _layer(row: dict[str, str]) -> MeasuredLayer:
 
 
 def measured_machines(folder: Path = DATA) -> Iterable[MeasuredMachine]:
-    """Yield what was measured, a machine and its lanes after the other."""
+    """Yield the measurements by machine and lanes."""
     yield from map(read_rows, sorted(folder.glob("*-*.csv")))

@@ -310,7 +310,7 @@ OnNetwork = Callable[[str, ModuleOp], None]
 
 
 def optimized(source: Source, options: Options, on_network: OnNetwork | None = None) -> Optimized:
-    """Return what `optimize` does, by options whose goal it is; `on_network` gets the networks when all is done.
+    """Return the result of `optimize`, by options of that goal; `on_network` gets the networks at the end.
 
     Raises:
         ModelError: the model is unreadable, or of versions that are not covered and without sparse networks.
@@ -324,7 +324,7 @@ def optimized(source: Source, options: Options, on_network: OnNetwork | None = N
 
 
 def _with_bodies(found: Optimized, options: Options, on_network: OnNetwork | None) -> Optimized:
-    """Return the same with the graphs inside of nodes optimized, where sparse networks are among them."""
+    """Return the result with subgraphs of nodes optimized, too, if they hold sparse networks."""
     if not options.sparse_networks:
         return found
 

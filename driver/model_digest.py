@@ -75,7 +75,7 @@ def _digest_of_path(path: Path, memory: Path | None) -> bytes:
 
 
 def _stamps(path: Path, external: Sequence[str]) -> list[Stamp]:
-    """Return what tells a model's files from what they were, the model itself first."""
+    """Return the stamps of a model's files, which change with them, the model itself first."""
     return [stamp(name, path.parent / name) for name in (path.name, *external)]
 
 

@@ -100,7 +100,7 @@ class Placement:
 
     @property
     def uncounted_text(self) -> str:
-        """Return what is to be said beside a share, empty where all work was counted."""
+        """Return a remark on the share, empty if all work was counted."""
         return f" that could be counted ({self.uncounted} nodes could not)" if self.uncounted else ""
 
     @property
@@ -148,7 +148,7 @@ def left_alone(module: ModuleOp) -> str:
 
 
 def nodes_left(module: ModuleOp, imported: Imported, convolutions_left: str = "") -> NodesLeft:
-    """Return what a module that has been through the stage `extract` leaves; convolutions for a reason of their own."""
+    """Return the nodes left over after the stage `extract`, with reasons; convolutions have their own."""
     reasons = _told_behind(imported.model, dict(_left(module, imported)))
     if convolutions_left:
         reasons = {at: convolutions_left if why == NO_CONVOLUTION else why for at, why in reasons.items()}

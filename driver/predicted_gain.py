@@ -98,7 +98,7 @@ def _floats_us(layers: Sequence[tuple[int, int]], rows: int, machine: Machine) -
 
 
 def _gain_of_images(placement: Placement, networks: Sequence[NetworkReport], machine: Machine) -> PredictedGain:
-    """Return what networks on images gain: they know their times, what is beside them is priced as tiles of pixels."""
+    """Return the gain of networks on images: they know their own times; other layers are priced as tiles of pixels."""
     images = [network for network in networks if network.image_us]
     others = [network for network in networks if network.predicted_us]
     sparse = sum(network.image_us for network in images)

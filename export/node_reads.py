@@ -15,7 +15,7 @@ def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
 
 
 def values_read(node: ir.Node) -> Iterator[ir.Value]:
-    """Yield what a node and everything in its subgraphs read; what a subgraph defines itself is among it."""
+    """Yield the values that a node and its subgraphs read, values defined inside a subgraph included."""
     yield from (value for value in node.inputs if value is not None)
     for graph in subgraphs(node):
         for inner in graph:

@@ -115,7 +115,7 @@ class Original:
 
 
 def content_key(array: Array) -> tuple[str, tuple[int, ...], bytes]:
-    """Return what makes two constants the same."""
+    """Return a key that equal constants share."""
     return (str(array.dtype), array.shape, array.tobytes())
 
 

@@ -30,7 +30,7 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
 def compiled_loop(*, fastmath: bool = False) -> Callable[[Loop], Loop]:
-    """Return what compiles a function that makes no arrays: numba then counts no references.
+    """Return a decorator that compiles a function without array allocations: numba then counts no references.
 
     Nothing in C calls it either: wrappers for that would take a sixteenth of the time that compiling takes.
     """

@@ -16,7 +16,7 @@ def usable_threads() -> int:
 
 
 def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Return what a function makes of each item, in their order: worth while where it is numpy's or compiled loops."""
+    """Map a function over items on threads, in order: worth while for numpy and compiled loops."""
     todo, threads = list(items), usable_threads()
     if min(threads, len(todo)) < 2:
         return [function(item) for item in todo]

@@ -47,7 +47,7 @@ class LayerWithPattern(Layer):
 
     @override
     def of_pattern(self, fact: Callable[[CsrPattern], float], otherwise: float) -> float:
-        """Return what a function finds in the inputs of each output, which is found once."""
+        """Return the result of `fact` on the pattern; it is computed once."""
         if fact not in self._facts:
             self._facts[fact] = fact(self._rows)
         return self._facts[fact]

@@ -62,7 +62,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(family: str, layer: Layer, width: int, machine: Machine) -> Parts:
-    """Return what a tile of `width` columns takes, of a width for which there may be no code, too."""
+    """Return the microseconds of a tile of `width` columns, also of widths without code."""
     work = FAMILIES[family].work(layer, Tile(width, machine.lanes, machine.l1_bytes))
     *prices, exposure = machine.prices_of(family)
     core = sum(units * price for units, price in zip(work.units, prices, strict=True))
@@ -75,7 +75,7 @@ def parts_of(family: str, layer: Layer, width: int, machine: Machine) -> Parts:
 
 
 def example_of(layer: Layer, microseconds: Mapping[str, float], machine: Machine) -> Example:
-    """Return what the measured times of kernels such as `count_blocks@64` on a layer say about others.
+    """Return the factors of kernels on a layer by measured times, of kernels such as `count_blocks@64`.
 
     What comes from afar is left out: of a time that it explains, a tenth is taken to be instructions.
     """

@@ -72,7 +72,7 @@ class Layer:
         return float(np.std(self.counts) / np.mean(self.counts)) if self.connections else 0.0
 
     def of_pattern(self, fact: Callable[[CsrPattern], float], otherwise: float) -> float:
-        """Return what a function finds in the inputs of each output, or another number where these are not known."""
+        """Return the result of `fact` on the pattern, or `otherwise` without a pattern."""
         del fact
         return otherwise
 

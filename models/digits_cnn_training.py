@@ -84,7 +84,7 @@ def train(parameters: Parameters, data: DigitImages, epochs: int, masks: dict[st
 
 
 def masks_of(parameters: Parameters, sparsity: float) -> dict[str, NDArray[np.bool_]]:
-    """Return what stays of the convolutions but for the first one."""
+    """Return the masks of the convolutions, without the first one."""
     names = [f"layers.{index}.weight" for index in range(1, len(LAYERS))]
     return {name: magnitude_mask(parameters[name].detach().numpy(), sparsity) for name in names}
 

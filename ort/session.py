@@ -59,7 +59,7 @@ def threads_of(options: onnxruntime.SessionOptions) -> int:
 
 
 def optimized_session(model: "Source", given: SessionArguments, *, rows: int = 0) -> onnxruntime.InferenceSession:
-    """Return what `redpebble.ort.any_model.session` does of a model that may gain.
+    """Return the session of `redpebble.ort.any_model.session` for a model that may gain.
 
     Raises:
         ModelError: the model is unreadable.

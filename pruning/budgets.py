@@ -79,7 +79,7 @@ Chooser = Callable[[Layers, float], list[Option] | None]
 
 
 def uniform(layers: Layers, budget_us: float) -> list[Option] | None:
-    """Return the same density, the highest that a budget has room for, for all layers that gain by it."""
+    """Return one density for all layers that gain by it, the highest within the budget."""
     for density in sorted({option.density for options in layers for option in options}, reverse=True):
         found = [next((one for one in options if one.density == density), options[0]) for options in layers]
         if sum(option.us for option in found) <= budget_us:

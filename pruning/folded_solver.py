@@ -64,7 +64,7 @@ class FoldedSolver:
         return self._solved(LayerSolver(start, self.dense, self.method, self.structure), densities, "pruning")
 
     def losses(self, densities: Densities) -> Losses:
-        """Return what samples lose, each by weights that were not fitted to it if any are spared.
+        """Return the losses of samples, each by weights that were not fitted to it if folds hold samples out.
 
         Raises:
             ValueError: as `trial`.
@@ -73,7 +73,7 @@ class FoldedSolver:
         return np.concatenate([self.trial(densities).losses, *(self._fit(densities, one).losses for one in others)])
 
     def judged(self, weights: Weights, fold: int = 0) -> Losses:
-        """Return what the samples lose that are left out of a fold."""
+        """Return the losses of the samples that a fold holds out."""
         found = Trace.start(self.segmented, self.split.folds[fold].judged).finish(weights)
         return self.loss(found, self._expected[fold])
 

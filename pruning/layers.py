@@ -61,7 +61,7 @@ class PrunableLayer:
         return turned if self.window is None else turned.reshape(self.outputs, -1, *self.window.kernel)
 
     def rows(self, x: NDArray[np.float32], samples: int) -> Iterator[Array]:
-        """Yield what the layer multiplies, [rows, inputs], some of it at a time; x may have any leading axes.
+        """Yield the rows that the layer multiplies, [rows, inputs], in batches; x may have any leading axes.
 
         Of many samples, x is some of them, a convolution looks at a few windows each.
         """

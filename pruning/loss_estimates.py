@@ -46,7 +46,7 @@ class LossEstimate:
 
     @staticmethod
     def of(losses: Losses, seed: int, folds: int = 1) -> "LossEstimate":
-        """Return what losses of samples, to which weights were not fitted, say."""
+        """Return the estimate by the losses of held-out samples."""
         low, high = interval_of(losses, seed)
         # a fit to all samples loses less than one that leaves a fold out: in proportion to their number at most
         low *= (folds - 1) / folds if folds > 1 else 1

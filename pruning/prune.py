@@ -122,7 +122,7 @@ def pruned(
     watch: Watch | None = None,
     loss: Loss = variance_lost,
 ) -> Pruned:
-    """Return what `prune` does, by options; `loss` may be any distance of outputs from those of the dense model.
+    """Return the result of `prune`, by options; `loss` may be any distance of outputs from those of the dense model.
 
     Raises:
         ModelError: as `prune`.
@@ -224,7 +224,7 @@ class _Pruning:
         return model
 
     def _lessons(self) -> Lessons:
-        """Return what the network is trained by; what does not fit is refused before any work is done."""
+        """Return the training data; arrays that do not fit are refused before any work is done."""
         model = self.model.with_weights({})
         dense = Oracle(model, self.options.threads)
         every = lessons_of(self.split.whole, self.options.labels, lambda feeds: dense.run(feeds)[0])

@@ -75,7 +75,7 @@ def new_call(network: LoadedNetwork, symbols: Mapping[str, int], pool: ThreadPoo
 
 
 def _problem(program: Program, symbols: Mapping[str, int]) -> str:
-    """Return what is wrong with the sizes of a call; native code only knows that something is.
+    """Return the error in the sizes of a call; native code only detects that there is one.
 
     Raises:
         ValueError: a size is no whole number.

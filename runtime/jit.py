@@ -36,7 +36,7 @@ def missing_features(target: CpuTarget) -> tuple[str, ...]:
 
 @cache
 def _jit() -> tuple[binding.LLJIT, Iterator[int]]:
-    """Return what loads objects, and numbers for their names; making one costs more than a load."""
+    """Return the loader of objects, and numbers for their names; making a loader costs more than a load."""
     # JITLink: the older linker ends the process where code comes to lie far from its data, as in large models
     return binding.create_lljit_compiler(use_jit_link=True), itertools.count()
 

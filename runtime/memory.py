@@ -85,7 +85,7 @@ def _aligned(block: MemoryBlock, size: int) -> MemoryBlock:
 
 
 def _first_with_holders(blocks: deque[MemoryBlock]) -> tuple[MemoryBlock, int]:
-    """Return what is first in `blocks`, taken from there, and the references to it."""
+    """Take the first block from `blocks`; return it and its reference count."""
     block = blocks.popleft()
     return block, sys.getrefcount(block)
 

@@ -265,7 +265,7 @@ class UsageFault(Protocol):
     exit_code: int
 
     def format_message(self) -> str:
-        """Return what is wrong."""
+        """Return the message."""
         ...
 
 

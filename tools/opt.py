@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _one_line(error: BaseException) -> str:
-    """Return what is wrong, without the excerpt of the source that xDSL adds below a parse error."""
+    """Return the message of an error, without the source excerpt that xDSL adds below a parse error."""
     if isinstance(error, ParseError):
         return f"{error.span.get_location()}: {error.msg}"
     if isinstance(error, OSError) and error.strerror and error.filename:

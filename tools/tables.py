@@ -108,7 +108,7 @@ def split_table(splits: Sequence[SplitReport]) -> Table:
 
 
 def orders_shown(network: NetworkExplanation, request: ExplainRequest) -> RenderableType:
-    """Return what orders move: a sentence where every one of them moves what no order goes below, or else a table."""
+    """Return the transfers of orders: a sentence if every order meets the lower bound, else a table."""
     fewest = network.instance_lower
     if all(moved.total == fewest for order in network.orders.values() for moved in order.values()):
         why = ", ".join(network.arguments)
@@ -183,7 +183,7 @@ def summary_table(before: Mapping[str, int], after: Mapping[str, int]) -> Table:
 
 
 def machine_line(machine: Machine) -> str:
-    """Return what was measured of a machine, for a person."""
+    """Return the measurements of a machine as tables."""
     caches = f"{machine.l1_bytes >> 10} KiB and {machine.l2_bytes >> 10} KiB of cache a core"
     speeds = f"{1 / machine.l3_ns:.0f} GB/s from beyond them, {1 / machine.dram_ns:.0f} from memory"
     count = len(machine.examples.words)

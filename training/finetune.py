@@ -142,7 +142,7 @@ def finetune(
 
 
 def teacher_of(teacher: Source | Teacher, loss: LossName) -> Teacher:
-    """Return what a model wants of inputs; for the cross-entropy, shares of classes by its scores.
+    """Return the targets that a model gives for inputs; for the cross-entropy, shares of classes by its scores.
 
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
@@ -169,7 +169,7 @@ def finetuned(
     watch: Watch | None = None,
     replicas: Replicas | None = None,
 ) -> Finetuned:
-    """Return what `finetune` does, by options.
+    """Return the result of `finetune`, by options.
 
     Raises:
         ModelError: as `finetune`.

@@ -63,7 +63,7 @@ def machine_name(target: CpuTarget) -> str:
 
 
 def cpu_model(file: Path = CPU_FILE) -> str:
-    """Return what the CPU calls itself."""
+    """Return the CPU's own name."""
     return _cpu_word("model name", file) or platform.machine()
 
 
@@ -73,7 +73,7 @@ def prices_of_cpu(file: Path = CPU_FILE) -> str:
 
 
 def _cpu_word(name: str, file: Path) -> str:
-    """Return what Linux says of the CPU under a name; nothing where it says nothing."""
+    """Return an entry of /proc/cpuinfo or its like; empty if it is missing."""
     try:
         # no further than the first CPU: the system writes this file while it is read, for hundreds of them
         with file.open(encoding="utf-8", errors="replace") as lines:

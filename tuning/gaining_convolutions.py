@@ -47,7 +47,7 @@ def convolutions_of(module: ModuleOp, *, takes_all: bool = True) -> list[Convolu
 
 
 def source_of(value: SSAValue) -> SSAValue:
-    """Return what a convolution yields, before poolings of the largest, which move codes as well; else the value."""
+    """Return the result of the convolution before max poolings, which move codes as they are; else the value."""
     source = value
     while isinstance(source.owner, Pool2dOp) and source.owner.kind.data == "max":
         source = source.owner.x
@@ -109,7 +109,7 @@ def _groups(ops: Sequence[Convolution]) -> list[list[Convolution]]:
 
 
 def _read(op: Convolution) -> list[SSAValue]:
-    """Return what a convolution reads, before poolings of the largest."""
+    """Return the values that a convolution reads, traced back through max poolings."""
     residual = op.residual if isinstance(op, Conv2dOp) else None
     return [source_of(value) for value in (op.x, residual) if value is not None]
 

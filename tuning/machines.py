@@ -58,7 +58,7 @@ FILES: Final = "machine-"
 
 
 def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
-    """Return what is known of the machine that code for `target` runs on: the more, the more it is this one."""
+    """Return the known properties of the machine that code for `target` runs on: most for this machine itself."""
     if target != host_target():
         return _machine_with(target)
     measured = measured_before(folder) if folder is not None else None
@@ -79,7 +79,7 @@ def _machine_with(target: CpuTarget) -> Machine:
 
 
 def measured_before(folder: Path) -> Machine | None:
-    """Return what `folder` has of measurements of this machine, or None where it was never measured."""
+    """Return the measurements of this machine in `folder`, None if it was never measured."""
     known = recalled_machine(folder, machine_name(host_target()))
     if known is None or known.machine.lanes != host_target().lanes:
         return None
@@ -154,7 +154,7 @@ def remember_machine(folder: Path, known: KnownMachine) -> None:
 
 
 def recalled_machine(folder: Path, name: str) -> KnownMachine | None:
-    """Return what was kept of a machine; None where there is nothing, or what makes no sense."""
+    """Return the stored machine; None if it is missing or makes no sense."""
     return machine_from(name, recall(folder, f"{FILES}{name}"))
 
 

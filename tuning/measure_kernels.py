@@ -85,12 +85,12 @@ class Tuning:
 
     @staticmethod
     def recalled(target: CpuTarget, folder: Path | None) -> "Tuning":
-        """Return what measures nothing, and takes from `folder` what was measured before."""
+        """Return a tuning that measures nothing and reads earlier measurements from `folder`."""
         return Tuning(target, machine_for(target, folder), folder, seconds=0.0)
 
     @staticmethod
     def predicted(target: CpuTarget, folder: Path | None) -> "Tuning":
-        """Return what measures nothing, and takes no more from `folder` than what this machine is."""
+        """Return a tuning that measures nothing and reads only this machine's properties from `folder`."""
         return Tuning(target, machine_for(target, folder), folder, seconds=0.0, recalls=False)
 
 
@@ -161,7 +161,7 @@ def measure_kernels(module: ModuleOp, tuning: Tuning) -> tuple[Measurement, ...]
 def _examples(
     layers: Sequence[Candidates], found: Mapping[TimeKey, Measurement], machine: Machine
 ) -> Iterable[Example]:
-    """Yield what measured layers say about others: kernels over the usual number of blocks."""
+    """Yield examples for other layers: measured kernels over the usual number of blocks."""
     for one in layers:
         usual = block_counts(one.layer)
         times = {
@@ -229,7 +229,7 @@ def _recalled(content: Json) -> dict[TimeKey, Measurement]:
 
 
 def _candidates(module: ModuleOp, machine: Machine) -> list[Candidates]:
-    """Return what is worth measuring, each layer once however often its pattern occurs."""
+    """Return the candidates worth measuring, each pattern once."""
     linears = [op for op in module.walk() if isinstance(op, LinearOp)]
     found: dict[str, Candidates] = {}
     for linear, layer in zip(linears, layers_of_ops(linears), strict=True):

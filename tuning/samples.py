@@ -56,7 +56,7 @@ def _check(name: str, array: Array, accepted: Shape, stated: Shape) -> None:
 
 
 def observe_batches(module: ModuleOp, batches: Sequence[Samples], foreign: Foreign | None) -> Observed:
-    """Return what a module computes of batches of samples, one after the other, joined.
+    """Return the results of a module on batches of samples, joined.
 
     Raises:
         InterpretationError: it holds an op of unknown meaning.

@@ -73,7 +73,7 @@ def _mark_dense(axes: Axes) -> None:
 
 
 def kernel_plot(result: Result) -> Figure:
-    """Return what kernels reach on one thread against the sparsity, ours and MKL's, with the ceiling of the ports."""
+    """Plot the speed of our kernels and MKL's on one thread against the sparsity, with the ceiling of the ports."""
     figure = Figure(figsize=(11, 3.4), layout="constrained")
     first: Axes | None = None
     for column, batch in enumerate(BATCHES):

@@ -57,7 +57,7 @@ def call_costs(folder: Path, budget: Budget) -> dict[str, float]:
 
 
 def packing_costs(folder: Path) -> dict[str, float]:
-    """Return what a nonzero adds to compiling, and how the cost of one grows with their number (1 is linear)."""
+    """Return the compile time of a nonzero, and the exponent of its growth with their number (1 is linear)."""
     seconds: list[float] = []
     counts: list[int] = []
     for side in PACKED_SIDES:
@@ -76,7 +76,7 @@ def _compile_seconds(path: Path) -> float:
 
 
 def compile_costs(folder: Path) -> dict[str, float]:
-    """Return what four layers of 1024 neurons at 0.9 take to compile, in memory and on disk."""
+    """Return the compile time, memory and disk space of four layers of 1024 neurons at 0.9."""
     path, cache = folder / "network.onnx", folder / "cache"
     model = fused(0.1)()
     save(model, path)

@@ -57,7 +57,7 @@ class Truth(NamedTuple):
 
 
 def truth(recipe: RadixNet, images: Images) -> Truth:
-    """Return what scipy's CSR matrices say, layer by layer, on the rows that are alive."""
+    """Return the result of scipy's CSR matrices, layer by layer, on the rows that are alive."""
     # the matrices of a wide network do not fit the memory beside ours
     weights = _weights(recipe) if len(images) <= PART else list(_weights(recipe))
     before, alive = np.zeros(recipe.layers, dtype=np.int64), list[NDArray[np.int64]]()
@@ -106,7 +106,7 @@ class Measured(NamedTuple):
 
 
 def measured(network: Network, images: Iterator[Images], threads: tuple[int, ...]) -> Measured:
-    """Return what a network does with slices of images."""
+    """Return the results of a network on slices of images."""
     found = Measured(dict.fromkeys(threads, 0.0), 0, np.zeros((0, 0), np.float32), np.zeros(0, np.int64), 0)
     for part in images:
         fastest, alive = _fastest(network, part, threads)

@@ -44,7 +44,7 @@ def blocks(size: int, count: int) -> Reads:
 
 
 def grid(width: int, _layer: int, _: np.random.Generator) -> Indices:
-    """Return what neurons of a square grid, whose ends meet, read: themselves and the eight around them."""
+    """Return the inputs of neurons on a torus: themselves and their eight neighbours."""
     side = round(width**0.5)
     row, column = np.divmod(np.arange(width), side)
     around = [(step, other) for step in (-1, 0, 1) for other in (-1, 0, 1)]
@@ -52,7 +52,7 @@ def grid(width: int, _layer: int, _: np.random.Generator) -> Indices:
 
 
 def butterfly(width: int, layer: int, _: np.random.Generator) -> Indices:
-    """Return what neurons of a radix-2 butterfly read: themselves, and the one at a distance that doubles."""
+    """Return the inputs of neurons of a radix-2 butterfly: themselves, and a neuron at a distance that doubles."""
     own = np.arange(width)
     return np.stack([own, own ^ (1 << layer % (width.bit_length() - 1))], axis=1)
 

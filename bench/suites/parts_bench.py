@@ -75,7 +75,7 @@ def _measured(module: ModuleOp, request: PlanRequest, seconds: float) -> Measure
 
 
 def ranks_say(ranks: int, *arguments: str) -> dict[str, float]:
-    """Return what the ranks measured, see `redpebble.distributed.run.run_times`."""
+    """Return the measurements of the ranks, see `redpebble.distributed.run.run_times`."""
     command = [str(MPIEXEC), "-n", str(ranks), sys.executable, "-m", "redpebble.distributed.run.run_times", *arguments]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 

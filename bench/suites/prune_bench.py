@@ -53,7 +53,7 @@ class PruneCase:
 
 
 def results(case: PruneCase, densities: list[float], speedups: list[float]) -> Iterator[tuple[str, PruneReport, Call]]:
-    """Yield what was asked for, the report, and a call of the pruned model."""
+    """Yield the goal, the report, and a call of the pruned model."""
     wanted = [
         (f"{name}, density {one:g}", PruneOptions(Goal("sparsity", 1 - one), case.rows, method=name))
         for one in densities

@@ -89,7 +89,7 @@ class NodeGraph:
         return tuple(op for op in self.ops if isinstance(op, OVER_EDGES))
 
     def pattern(self) -> LayerPattern:
-        """Return what nodes read, [targets, sources]: any edge of any layer, and every node its own value."""
+        """Return the sources that nodes read, [targets, sources]: edges of all layers, and every node itself."""
         graphs = {op.graph: op.edges for op in self.over_edges}.values()
         own = np.arange(self.nodes)
         targets = np.concatenate([own, *(graph.columns for graph in graphs)])

@@ -60,7 +60,7 @@ class BlockCode:
         self._count_address = addressof(self._count)
 
     def runner(self, function: str) -> Callable[[int, int], None]:
-        """Return what runs a function on a table of buffers, by its address, and some samples."""
+        """Return a callable that runs a function on a table of buffers, by its address, for a number of samples."""
         call, constants = self._code.functions[function], address_of(self._table)
         scratch, pool = [address_of(memory) for memory in self._scratch], self._pool
 

@@ -84,7 +84,7 @@ def write_part(path: Path, part: Part) -> str:
 
 
 def _chunks(header: bytes, arrays: Sequence[Array]) -> Iterator[bytes]:
-    """Return what the file consists of, one array at a time."""
+    """Yield the content of the file, one array at a time."""
     yield MAGIC + len(header).to_bytes(8, "little") + header
     for array in arrays:
         yield array.tobytes()

@@ -310,7 +310,7 @@ def _one_part(patterns: Sequence[LayerPattern], owners: Owners) -> Partition:
 
 
 def _covered(compute: Callable[[], _T]) -> _T:
-    """Return what is computed.
+    """Return the computed workload.
 
     Raises:
         UnsupportedModelError: the model cannot be partitioned.

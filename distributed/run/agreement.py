@@ -24,7 +24,7 @@ def agree(comm: "Intracomm", error: str | None) -> None:
 
 
 def agreed(comm: "Intracomm", work: Callable[[], Result]) -> Result:
-    """Return what `work` returns on this rank, after it was done without an error on all of them.
+    """Return the result of `work` on this rank, after it succeeded on all ranks.
 
     Raises:
         PartError: it was not; the message is that of the first such rank.

@@ -138,7 +138,7 @@ def _guard(ready: int, parent: int, seconds: float, signals: EndSignals) -> NoRe
 
 
 def _said_at_start(ready: int, parent: int, seconds: float, signals: EndSignals) -> bytes:
-    """Return what the parent says up to its start or end; end it when that is late, or a signal comes before."""
+    """Return the parent's bytes up to its start or end; end the parent if it is late, or at a signal."""
     limit, said = time.monotonic() + seconds + TURN_SECONDS * min(own_rank() or 0, 5), b""
     while STARTED not in said.split(b"\0"):
         found = select.select([ready, signals.woken], [], [], max(0.0, limit - time.monotonic()))[0]

@@ -50,7 +50,7 @@ class ProcessAddress(NamedTuple):
 
 
 def own_address() -> ProcessAddress:
-    """Return what other processes find this one by."""
+    """Return the identity by which other processes find this one."""
     try:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:

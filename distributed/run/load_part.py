@@ -26,7 +26,7 @@ class LoadedPart(NamedTuple):
 
 
 def load_part(comm: "Intracomm", folder: Path) -> LoadedPart:
-    """Return what the rank of `comm` runs.
+    """Return the part of this rank of `comm`.
 
     Raises:
         PartError: on all ranks, when one of them has no part that fits: the message says which and why.
@@ -96,7 +96,7 @@ def exchanges_of(part: Part) -> list[Exchange]:
 
 
 def deadlock(schedules: Sequence[Sequence[Exchange]]) -> str | None:
-    """Return what is wrong with exchanges by rank, None where all ranks get through them.
+    """Return the deadlock in exchanges by rank, None if all ranks get through them.
 
     Runs them as the ranks do: what is sent waits for its receiver, and only that waits for others.
     """

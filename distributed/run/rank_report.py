@@ -32,5 +32,5 @@ class RankReport:
         self.seconds[word] = self.seconds.get(word, 0.0) + seconds
 
     def as_json(self) -> dict[str, Any]:
-        """Return what a report file holds."""
+        """Return the content of a report file."""
         return asdict(self)

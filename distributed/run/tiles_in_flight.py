@@ -60,7 +60,7 @@ class SendStep:
         self._rows = [np.ascontiguousarray(route.rows) for route in routes]
 
     def may_run(self) -> bool:
-        """Return whether what was sent last has gone."""
+        """Return whether the last messages have gone."""
         return all(channel.may_send() for channel in self._channels)
 
     def run(self, samples: int) -> None:

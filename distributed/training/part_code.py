@@ -177,7 +177,7 @@ class PartCode:
 
 
 def _ending(yielded: Sequence[SSAValue]) -> Ending:
-    """Return what the outputs of a part's last function come from."""
+    """Return the origin of the outputs of a part's last function."""
     for value in yielded:
         owner = value.owner.x.owner if isinstance(value.owner, SplitOp) else value.owner
         if isinstance(owner, SoftmaxOp | LogSoftmaxOp):

@@ -84,7 +84,7 @@ class BoundPart:
             np.take(self.feeds[self.code.tensors[port].name], own, axis=1, out=self.values[piece], mode="clip")
 
     def _gathering(self) -> Do:
-        """Return what puts the outputs of all ranks together."""
+        """Return the step that gathers the outputs of all ranks."""
         comm, own = self.code.comm, self.part.outputs[0]
         columns: list[NDArray[np.int64]] = comm.allgather(np.array(own))
         sent = np.empty((self.rows, len(own)), np.float32)
@@ -179,7 +179,7 @@ class BoundPart:
         return receive
 
     def _call_back(self, function: TrainedFunction) -> list[Do]:
-        """Return what finds the gradients of a call's arguments and constants, and adds them where there are some."""
+        """Return the steps that compute the gradients of a call's arguments and constants, and accumulate them."""
         if function.backward is None:
             return []
         read = [self.values[piece] for piece in (*function.reads, *function.writes)]

@@ -84,7 +84,7 @@ def _without_later_keys(scores: ir.Value, builder: NodeBuilder) -> ir.Value:
 
 
 def _by_operator(op: Attention, builder: NodeBuilder) -> ir.Value:
-    """Return what the operator of opset 23 yields."""
+    """Return the result of the operator Attention of opset 23."""
     heads, weighting = op.head_counts, op.weighting
     mask = None if op.mask is None else builder.operand(op.mask)
     inputs = [*(builder.operand(value) for value in (op.q, op.k, op.v)), mask, *map(builder.operand, op.past)]

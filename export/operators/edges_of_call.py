@@ -84,5 +84,5 @@ def gathered(x: ir.Value, numbers: SSAValue, builder: NodeBuilder) -> ir.Value:
 
 
 def column(numbers: SSAValue, builder: NodeBuilder) -> ir.Value:
-    """Return what each edge has as [edges, 1]."""
+    """Return a value of each edge as [edges, 1]."""
     return builder.node("Reshape", builder.operand(numbers), builder.integers([-1, 1]))

@@ -23,7 +23,7 @@ def emit_aggregate(op: AggregateOp, builder: NodeBuilder) -> tuple[ir.Value]:
 
 
 def with_bias_and_activation(op: CombinesEdges | AttendsEdges, value: ir.Value, builder: NodeBuilder) -> ir.Value:
-    """Return what becomes of sums over edges."""
+    """Return the nodes' sums over edges."""
     if op.bias is not None:
         value = builder.node("Add", value, builder.bias(op.bias))
     return value if op.activation is None else emit_activation(op.activation, value, builder)
@@ -87,7 +87,7 @@ def emit_attend_edges(op: AttendEdgesOp, builder: NodeBuilder) -> tuple[ir.Value
 
 
 def attended(op: AttendsEdges, edges: Edges, builder: NodeBuilder) -> ir.Value:
-    """Return what nodes get by attention over edges.
+    """Return the nodes' values by attention over edges.
 
     Raises:
         ValueError: the opset has no sums in ScatterElements.

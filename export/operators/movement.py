@@ -157,7 +157,7 @@ def _constant_entries(shape: Shape, target: tuple[int, ...]) -> list[int] | None
 
 
 def _ratio(shape: Shape, target: tuple[int, ...]) -> Fraction | None:
-    """Return how often what is left over has the product of the axes that are not copied, None where one size is 0."""
+    """Return the inferred size (-1) over the product of the axes that are not copied, None where a size is 0."""
     numbers, others = (prod(size for size in sizes if size >= 0) for sizes in (shape, target))
     return Fraction(numbers, others) if numbers and others else None
 

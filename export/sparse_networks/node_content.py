@@ -15,7 +15,7 @@ MOST_BYTES: Final = 1 << 28
 
 
 def network_model(op_type: str, attributes: Attributes, constants: Constants) -> onnx.ModelProto:
-    """Return what a node computes as a model of its own; `constants` are its inputs behind the activations.
+    """Return the computation of a node as a model; `constants` are its inputs behind the activations.
 
     Raises:
         ValueError: the node is not one that this version wrote, or was changed since.

@@ -80,7 +80,7 @@ def _same(left: Array, right: NDArray[np.float32]) -> bool:
 
 
 def _role(op: Constant) -> str:
-    """Return what a constant is to the first op that uses it: `fc1_bias`."""
+    """Return the role of a constant in the first op that uses it, such as `fc1_bias`."""
     use = next(iter(op.result.uses), None)
     if use is None:
         return "constant"

@@ -70,7 +70,7 @@ class Initializers:
         return self._edges[value]
 
     def stored_matrix(self, value: SSAValue) -> tuple[ir.Value, bool] | None:
-        """Return what holds the constant `value` for other nodes, and whether transposed; None where nothing does."""
+        """Return the value that already holds the constant `value`, and whether transposed; None if there is none."""
         array = constant_array(value)
         if array is None or array.ndim != 2:
             return None

@@ -80,7 +80,7 @@ class Example(NamedTuple):
 
     @staticmethod
     def parse(word: str) -> "Example":
-        """Return what `word` made a text from.
+        """Return the example of a text that `word` made.
 
         Raises:
             ValueError: the text is something else.
@@ -146,7 +146,7 @@ class Examples:
         return _Table.of([_parsed(word) for word in self.words])
 
     def near(self, layer: Layer) -> Neighbours | None:
-        """Return what is known near a layer; None where nothing was measured."""
+        """Return the measurements near a layer; None if there are none."""
         return _near(self, Place.of(layer)) if self.words else None
 
 

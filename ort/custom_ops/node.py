@@ -132,7 +132,7 @@ class OrtNode:
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an error says, the name of its kind where it says nothing."""
+    """Return the message of an error, the name of its type if empty."""
     return " ".join(str(error).split()) or type(error).__name__
 
 

@@ -84,7 +84,7 @@ class ContextReader:
     settings: EpSettings
 
     def open(self, node: GraphNode, graph: int) -> Sealed:
-        """Return what a node of a graph holds, its checksum looked at.
+        """Return the content of a node, after a look at its checksum.
 
         Raises:
             ValueError: there is nothing, it is damaged, or it lies where it must not.
@@ -177,7 +177,7 @@ class ContextWriter:
         return editor.word(EditorSlot.CreateNode, *words)  # which owns the attributes from then on
 
     def payload(self, name: str, graph: int, artefact: Artefact, network: onnx.ModelProto) -> bytes:
-        """Return what a node is to hold: all of it, or the name of the file that was written."""
+        """Return the content for a node: the code itself, or the name of the file that was written."""
         if self.settings.embeds:
             return b"".join(sealed(artefact, attached(network)))
         path = self._file(name, graph)
@@ -227,7 +227,7 @@ def _integer(node: GraphNode, name: str, default: int) -> int:
 
 
 def compatibility_text() -> str:
-    """Return what a model says of the code that it holds: onnxruntime keeps it in the model's metadata."""
+    """Return the metadata of a model on the code it holds, which onnxruntime stores."""
     features = [feature for feature in host_target().features.split(",") if feature.startswith("+")]
     facts = [f"layout={LAYOUT}", f"format={FORMAT_VERSION}", f"machine={machine()}", f"features={''.join(features)}"]
     return ";".join([EP_NAME, *facts])

@@ -232,7 +232,7 @@ class ProviderHost:
         self._known.memory.free(ep)
 
     def _compatibility_text(self, ep: int, graph: int) -> int:
-        """Return what a model with our code shall say of it."""
+        """Return the compatibility text for a model that holds our code."""
         del ep, graph
         return ctypes.addressof(self._compatibility)
 

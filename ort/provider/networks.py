@@ -282,7 +282,7 @@ def code_of(compiler: Compiler, session: EpSession, jobs: Sequence[FusedNode]) -
 
 
 def _held(session: EpSession, job: FusedNode) -> Sealed | None:
-    """Return what an EPContext node holds; None for other nodes."""
+    """Return the content of an EPContext node; None for other nodes."""
     node = None if _network(session, job) is not None else job.context
     if node is None:
         return None

@@ -162,7 +162,7 @@ def found_networks(module: ModuleOp, imported: onnx_ir.Model) -> list[Found]:
 
 
 def _name(value: SSAValue) -> str:
-    """Return what a value is called in the model; a name that none has where the passes made it."""
+    """Return the name of a value in the model, or an unused name if passes made it."""
     if not isinstance(value, BlockArgument):
         return value_name(value)
     func = value.block.parent_op()
@@ -219,7 +219,7 @@ def unregister() -> None:
 
 
 def host() -> ProviderHost:
-    """Return what the provider of this process holds."""
+    """Return the counts of the provider of this process."""
     return provider_host(provider_library())
 
 

@@ -34,7 +34,7 @@ class PruneRun(NamedTuple):
 
 
 def pruned_by_command(folder: Path, goal: Sequence[str]) -> PruneRun:
-    """Return what `redpebble prune` makes of `dense.onnx` and `calibration.npz` in a folder for a goal.
+    """Return the result of `redpebble prune` on `dense.onnx` and `calibration.npz` in a folder, for a goal.
 
     Raises:
         ChildProcessError: it failed, and has said why.

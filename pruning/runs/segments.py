@@ -64,7 +64,7 @@ class SegmentedModel:
         return max((index for index, one in enumerate(self.segments) if name in one.reads), default=-1)
 
     def run(self, index: int, values: Mapping[str, Value], weights: Mapping[str, NDArray[np.float32]]) -> Values:
-        """Return what a segment yields for values, with weights [inputs, outputs] by layer.
+        """Return the outputs of a segment for values, with weights [inputs, outputs] by layer.
 
         Raises:
             OracleError: onnxruntime refuses the model or the inputs.

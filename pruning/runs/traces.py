@@ -62,7 +62,7 @@ class Trace:
         return Trace(self.model, [dict(values) for values in self.batches[:few]], self.done, spills)
 
     def rows(self, layer: PrunableLayer) -> Iterator[Array]:
-        """Yield what a layer of the next segment multiplies, [rows, inputs], batch by batch or finer."""
+        """Yield the rows that a layer of the next segment multiplies, [rows, inputs], batch by batch or finer."""
         samples = sum(len(values[layer.x]) for values in self.batches)
         for values in self.batches:
             yield from layer.rows(values[layer.x], samples)

@@ -224,7 +224,7 @@ def _require(holds: bool, example: str) -> None:
 
 
 def _largest(scores: Scores, density: float) -> Mask:
-    """Return the same share, at least one, of the largest of each column."""
+    """Return a mask of the largest entries of each column, the same share of all, at least one."""
     return _n_of_each(scores, max(1, round(density * len(scores))), len(scores))
 
 

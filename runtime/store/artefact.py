@@ -93,7 +93,7 @@ def sealed(artefact: Artefact, attachment: bytes = b"") -> list[bytes]:
 
 
 def read_artefact(path: Path) -> Artefact:
-    """Return what `write_artefact` wrote; the packed weights are views into a copy of the file.
+    """Return the artefact that `write_artefact` wrote; the packed weights are views into a copy of the file.
 
     Raises:
         ArtefactError: the file is damaged, of another format version, or needs CPU features that are missing here.
@@ -103,7 +103,7 @@ def read_artefact(path: Path) -> Artefact:
 
 
 def open_file(path: Path) -> "Sealed":
-    """Return what `write_artefact` wrote, with nothing but its checksum looked at.
+    """Return the artefact that `write_artefact` wrote, after a look at its checksum alone.
 
     Raises:
         ArtefactError: the file is damaged.
@@ -114,7 +114,7 @@ def open_file(path: Path) -> "Sealed":
 
 
 def sealed_in(file: RawIOBase, name: str) -> "Sealed":
-    """Return what `write_artefact` wrote into an open file, with nothing but its checksum looked at.
+    """Return the artefact that `write_artefact` wrote into an open file, after a look at its checksum alone.
 
     The file is read, not mapped: whatever becomes of it later, the copy stays what the checksum was made of.
 

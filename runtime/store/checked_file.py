@@ -12,7 +12,7 @@ TAIL_BYTES = hashlib.sha256().digest_size
 
 
 def kept(path: Path, make: Callable[[], bytes]) -> bytes:
-    """Return what is kept at `path`; where there is nothing of use, make it, and keep it where that can be done."""
+    """Return the content of `path`; if missing or damaged, make it, and store it if possible."""
     found = recalled(path)
     if found is not None:
         return found
@@ -22,7 +22,7 @@ def kept(path: Path, make: Callable[[], bytes]) -> bytes:
 
 
 def recalled(path: Path) -> bytes | None:
-    """Return what is kept at `path`, None where there is nothing of use."""
+    """Return the content of `path`, None if missing or damaged."""
     with suppress(OSError):
         content = read_private(path)
         if hashlib.sha256(content[:-TAIL_BYTES]).digest() == content[-TAIL_BYTES:]:

@@ -19,7 +19,7 @@ Stamp = list[str | int]
 
 
 def stamp(name: str, path: str | Path) -> Stamp:
-    """Return what tells a file from what it was.
+    """Return a stamp that changes with a file.
 
     Raises:
         OSError: there is no such file.

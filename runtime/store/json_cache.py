@@ -16,7 +16,7 @@ Json = Any
 
 
 def recall(folder: Path, name: str) -> Json | None:
-    """Return what was remembered under `name`; None where there is nothing, or nothing of this format."""
+    """Return the content stored under `name`; None if it is missing or of another format."""
     try:
         content = json.loads(read_private(folder / f"{name}.json"))
         return content["content"] if content["format"] == CONTENT_VERSION else None

@@ -112,7 +112,7 @@ class _Search:
         return min(on_rows[count], key=lambda state: state.cost).runs
 
     def gains(self, run: Sequence[Segment]) -> dict[int, float]:
-        """Return what a run gains, by the number of rows."""
+        """Return the gain of a run, by the number of rows."""
         before = np.sum(self._dense[run[0].start : run[-1].stop], axis=0)
         after = self._leaving(run[-1])
         for number, segment in enumerate(run):

@@ -123,7 +123,7 @@ class ScheduleCosts:
         return self._slots[group]
 
     def group(self, group: Group) -> GroupCost:
-        """Return what a group moves."""
+        """Return the traffic of a group."""
         if group not in self._groups:
             graph, found = self._positioned(group.first, group.end), self.found(group)
             accesses = _slot_accesses(graph, found)
@@ -141,7 +141,7 @@ class ScheduleCosts:
         )
 
     def one_by_one(self, first: int, end: int) -> Mapping[int, TileTraffic]:
-        """Return what layers move that run one after the other, by the width of the tile."""
+        """Return the traffic of layers that run one by one, by the width of the tile."""
         if (first, end) not in self._one_by_one:
             self._one_by_one[first, end] = self._traffic(_layer_accesses(self.layers[first:end]), 0)
         return self._one_by_one[first, end]

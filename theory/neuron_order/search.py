@@ -453,7 +453,7 @@ def _starts(weight: GroupedWeight, groups: NeuronGroups, group: int) -> list[int
 
 
 def _between(rows: CsrPattern, start: int, end: int) -> CsrPattern:
-    """Return what rows read between two inputs, counted from the first."""
+    """Return the pattern of the inputs from `start` to `end`, counted from `start`."""
     kept = (rows.indices >= start) & (rows.indices < end)
     ends = np.append(0, np.cumsum(kept))
     return CsrPattern(ends[rows.pointers], rows.indices[kept] - start, end - start)

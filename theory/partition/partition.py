@@ -135,7 +135,7 @@ def local_connections(
 
 
 def layer_traffic(pattern: LayerPattern, input_owners: Owners, output_owners: Owners, part_count: int) -> LayerTraffic:
-    """Return what a layer costs.
+    """Return the cost of a layer.
 
     Raises:
         ValueError: there are not as many owners as inputs or outputs.
@@ -145,7 +145,7 @@ def layer_traffic(pattern: LayerPattern, input_owners: Owners, output_owners: Ow
 
 
 def traffic_of(sent: NDArray[np.int64], connections: NDArray[np.int64]) -> LayerTraffic:
-    """Return what a layer costs, for the values sent [from, to] and the connections of each part."""
+    """Return the cost of a layer, for the values sent [from, to] and the connections of each part."""
     pairs = sent > 0
     return LayerTraffic(
         volume=int(sent.sum()),
@@ -204,7 +204,7 @@ def owners_of_inputs(pattern: LayerPattern, output_owners: Owners, part_count: i
 
 
 def traffic(patterns: Sequence[LayerPattern], partition: Partition) -> tuple[LayerTraffic, ...]:
-    """Return what each layer of a chain costs.
+    """Return the cost of each layer of a chain.
 
     Raises:
         ValueError: the partition is of another chain.

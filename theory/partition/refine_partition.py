@@ -97,7 +97,7 @@ class AnnealedPartition:
 
 
 def cost_of_parts(chain: Chain, parts: Sequence[Owners], message_values: float) -> float:
-    """Return what parts cost: values, and messages as so many values each."""
+    """Return the cost of parts: values sent, and messages as so many values each."""
     nets = _all_nets(chain, parts, with_messages=message_values > 0)
     return sum(_cost_of(one, message_values) for one in nets[:-1])
 

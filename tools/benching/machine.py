@@ -9,7 +9,7 @@ from ...runtime.jit import host_target
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return what identifies the machine, as JSON."""
+    """Return the identity of the machine, as JSON."""
     target = host_target()
     return {
         "architecture": platform.machine(),

@@ -53,7 +53,7 @@ def measure(
     seconds: float = 1.0,
     sizes: Mapping[str, int] | None = None,
 ) -> list[BenchRow]:
-    """Return what the command `bench` measures: a session, native code, and the engines `against`, beside onnxruntime.
+    """Return the measurements of `bench`: a session, native code, and the engines `against`, beside onnxruntime.
 
     Every engine runs in turn for `seconds` at each batch and number of threads; `sizes` are those of other free axes,
     by name. An engine that does not run the model is left out, which the log says at level INFO.

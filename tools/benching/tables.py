@@ -35,7 +35,7 @@ def network_lines(rows: Sequence[Row]) -> Table:
 
 
 def _words(row: Row) -> str:
-    """Return what a kernel reaches, or how long a call takes and how that compares."""
+    """Return the speed of a kernel, or the time of a call and its ratio."""
     if row.suite == "kernel":
         return f"{row.gflops:.1f} GF"
     ratio = row.speedup_vs_onnxruntime
@@ -54,7 +54,7 @@ def bench_table(rows: Iterable[BenchRow]) -> Table:
 
 
 def disturbed_line(rows: Iterable[BenchRow]) -> str:
-    """Return what to make of rows that were disturbed, empty where none was."""
+    """Return a note on disturbed rows, empty if there are none."""
     count = sum(row.is_disturbed for row in rows)
     if not count:
         return ""

@@ -82,7 +82,7 @@ class Transfers:
 
     @staticmethod
     def of(count: TransferCount, batch_tile: int) -> "Transfers":
-        """Return what a count is in values."""
+        """Return a count in values."""
         return Transfers(count.batched_reads(batch_tile), count.batched_writes(batch_tile))
 
 

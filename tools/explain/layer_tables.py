@@ -41,7 +41,7 @@ Columns = dict[str, list[list[str]]]
 
 
 def layer_columns(layers: Sequence[LayerReport], *, moved: bool) -> Columns:
-    """Return what layers are and take; with `moved` also the kilobytes that tiles read and write."""
+    """Return a table of layers and their times; with `moved` also the kilobytes that tiles read and write."""
     columns = {
         "layer": [[layer.name] for layer in layers],
         "inputs": [[f"{layer.inputs:,}"] for layer in layers],
@@ -59,7 +59,7 @@ def layer_columns(layers: Sequence[LayerReport], *, moved: bool) -> Columns:
 
 
 def together(layers: Sequence[LayerReport]) -> list[LayerReport]:
-    """Return one line for all layers of the same sizes, format and kernels, with what they take together."""
+    """Return one line for all layers of the same sizes, format and kernels, with their total time."""
     alike = dict[tuple[object, ...], list[LayerReport]]()
     for layer in layers:
         key = (layer.inputs, layer.outputs, layer.format, *layer.families.items(), *layer.at_most)
@@ -88,7 +88,7 @@ def _sums(numbers: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def reason_columns(layers: Sequence[LayerReport]) -> Columns:
-    """Return what was found in layers, and why their kernels were chosen."""
+    """Return the structure found in layers, and the reasons for their kernels."""
     columns = {
         "layer": [[layer.name] for layer in layers],
         "structure": [layer.structure.splitlines() for layer in layers],
@@ -98,7 +98,7 @@ def reason_columns(layers: Sequence[LayerReport]) -> Columns:
 
 
 def report_notes(report: Report) -> list[str]:
-    """Return what is to be said of all layers together, and of how their numbers are to be read."""
+    """Return notes on all layers together, and on how to read the numbers."""
     notes = [f"order of neurons: {report.neuron_order}"] if report.neuron_order else []
     if report.schedule_search:
         notes.append(f"schedule of layers, annealed: {report.schedule_search}")

@@ -102,7 +102,7 @@ class Level:
     kinds: Mapping[int, tuple[KindMovement, ...]]
 
     def total(self, batch: int) -> KindMovement:
-        """Return what all ops move together for a batch."""
+        """Return the movement of all ops together for a batch."""
         return KindMovement.sum_of("all", self.kinds[batch])
 
 

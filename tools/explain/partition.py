@@ -28,7 +28,7 @@ class PartitionedLayer:
 
 
 def explain_partition(module: ModuleOp, request: PartitionRequest) -> tuple[PartitionedLayer, ...]:
-    """Return what each linear layer costs.
+    """Return the cost of each linear layer.
 
     Raises:
         ValueError: the model has no linear layer.

@@ -9,7 +9,7 @@ from ...passes.kernels.annotate_io_bounds import bounds_of
 
 
 def pixel_line(module: ModuleOp) -> str:
-    """Return what the convolutions of a module move for an image at the least and at the most, "" where it has none.
+    """Return the bounds of values that convolutions of a module move for an image, "" without convolutions.
 
     Bounds are those of each pixel by itself: values that windows share count for each, and so do weights.
     """

@@ -95,7 +95,7 @@ def _search_request(request: ScheduleRequest, budget: SearchBudget, watch: Searc
 
 
 def _countdown(budget: SearchBudget, watch: SearchWatch) -> Callable[[], float]:
-    """Return what says how many seconds are left, counted from the first time it is asked; none once it is to end."""
+    """Return a countdown in seconds that starts at its first call; 0 once the search is to end."""
     asked: list[float] = []
 
     def left() -> float:

@@ -59,7 +59,7 @@ class Sweep:
 
 
 def sweep(name: str, model: FlatModel, request: SweepRequest, watch: SearchWatch) -> Sweep:
-    """Return what orders of a model move with each memory; where `watch` ends the search, with those begun.
+    """Return the transfers of orders of a model for each memory; if `watch` ends the search, for the memories begun.
 
     Raises:
         ValueError: the model has no linear layer with constant weights.

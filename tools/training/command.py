@@ -78,7 +78,7 @@ def finetune_and_print(files: FinetuneFiles, loss: str | None, rates: Rates, *, 
 
 
 def task_of(files: FinetuneFiles, loss: str | None, rates: Rates) -> Task:
-    """Return what files and options say.
+    """Return the settings from files and options.
 
     Raises:
         ModelError: the teacher is unreadable, or something in it is not covered.

@@ -20,7 +20,7 @@ NAMED: Final = 4
 
 
 def of_batch(batch: int, content: str) -> str:
-    """Return what is shown while this batch is chosen."""
+    """Return the content shown while this batch is chosen."""
     return f'<div class="of-{batch}">{content}</div>'
 
 

@@ -48,7 +48,7 @@ def order_sections(explanation: Explanation) -> Iterator[str]:
 
 
 def _cuts(cut: str) -> str:
-    """Return what cuts a model into graphs, on request."""
+    """Return a foldable list of the ops that cut a model into graphs."""
     return f"<details><summary>What cuts it into graphs</summary><p>{escape(cut)}.</p></details>" if cut else ""
 
 

@@ -98,7 +98,7 @@ def _speedup(story: Story, batch: int) -> float:
 
 
 def _leads(story: Story) -> str:
-    """Return what the model gains in a session, as a whole, and what its layers gain by themselves."""
+    """Return the gain of the whole model in a session, and of its layers alone."""
     whole = [f"{story.gain[0].upper()}{story.gain[1:]}."] if story.gain else []
     return "".join(f'<p class="lead">{escape(sentence)}</p>' for sentence in (*whole, _headline(story)))
 
