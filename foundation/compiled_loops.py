@@ -2,8 +2,8 @@
 
 Files of numba are code that a process runs, like networks in the cache: the folder is private.
 
-Code holds the loops that it calls and the constants and records that it uses, which other files of its layer define:
-it is compiled again when any file of the layer has changed. Where no folder can be written to, loops are compiled in
+Code contains the loops it calls and the constants and records it uses, from other files of its layer: it is compiled
+again when any file of the layer has changed. Where no folder can be written to, loops are compiled in
 each process that calls them: the first call says so.
 """
 

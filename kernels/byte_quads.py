@@ -29,7 +29,7 @@ BLOCK_QUADS: Final = 96
 """Quads of a block: their lines take three quarters of a first-level cache of 32 KiB."""
 
 PAIR: Final = 2
-"""Outputs that take turns, so that sums of both are on their way."""
+"""Outputs that are accumulated in turn, so that two chains of sums are in flight."""
 
 OFFSET_BYTES: Final = 8
 """Bytes in which the lines of scattered inputs are counted: what an address of x86 multiplies by."""

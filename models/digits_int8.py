@@ -1,7 +1,7 @@
 """The digits classifier, quantized statically to eight bits as quantizers write it: nodes that quantize and dequantize.
 
-Weights are signed, a scale an output; activations are unsigned. A Relu is what the least code of its layer says, so
-that none stands there. The scales of activations come from the greatest values that training images give.
+Weights are signed, a scale an output; activations are unsigned. Codes cannot go below 0, so a Relu needs no
+node. The scales of activations come from the greatest values on training images.
 """
 
 from __future__ import annotations

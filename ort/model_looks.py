@@ -60,4 +60,4 @@ def why_dense(model: "str | os.PathLike[str] | bytes | onnx_ir.Model") -> str:
                 graph = graph_of(model)
         return reason_of_density(graph)
     except (KeyError, OSError, TypeError, ValueError):
-        return ""  # what is wrong with it is told by who reads it
+        return ""  # the reader of the model reports the error

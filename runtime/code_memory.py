@@ -1,7 +1,7 @@
-"""The code that was made: a network that differs from an earlier one only in weights gets that one's.
+"""Code made before: a network that differs from an earlier one only in weights gets the same code.
 
-Within a process nothing is emitted again; in another one only what turns LLVM IR into machine code is left out, where
-there is a folder to keep it in.
+Within a process no code is emitted twice; another process saves the step from LLVM IR to machine code, if there is a
+folder to keep code in.
 """
 
 import hashlib

@@ -92,7 +92,7 @@ def python_call(
 
 @cache
 def _maker() -> Callable[[NDArray[np.int64]], object] | None:
-    """Return the native maker of builtin functions; None if Python's objects have another layout than its code reads."""
+    """Return the native maker of builtin functions; None if Python's objects have another layout than its code."""
     if not _is_known_layout():
         return None
     definition = _MethodDef(b"run", call_code().addresses[CALL_FROM_PYTHON], ONE_ARGUMENT, None)

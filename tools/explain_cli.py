@@ -72,10 +72,10 @@ def explain(
 ) -> None:
     """Show what bounds a model: its layers and its data movement.
 
-    Transfers of several orders of the connections are shown, and what none can go below.
+    Shows the transfers of several orders of the connections, and a lower bound for any order.
 
-    With several memories, several models or --plot it shows a sweep: what the orders move with each memory, and what no
-    order goes below there. Ctrl-C ends a search; what it found so far is shown.
+    With several memories, several models or --plot it shows a sweep: transfers and bounds for each memory. Ctrl-C ends
+    a search and shows the best orders so far.
     """
     from ..options import Options
     from ..theory.partition.search import PartitionRequest

@@ -1,8 +1,8 @@
-"""Signs of sums over replicas, of numbers that each rounds to a few bits before: the reduction of Lion's directions.
+"""Signs of sums over replicas of numbers rounded to a few bits: the reduction of Lion's directions.
 
-A number is its sign and one of 2^(bits - 1) magnitudes, which fall from the largest of its block by the same factor
-each: what matters of a sum is its sign, and for that small numbers have to be as exact, for their size, as large ones,
-as where replicas disagree about all of them. Levels at the same distance, by the mean of absolutes, lose more.
+A number is its sign and one of 2^(bits - 1) magnitudes, which fall from the largest of its block by a constant factor:
+only the sign of the sum counts, so small numbers need the same relative precision as large ones, in case replicas
+disagree about the large ones. Levels at the same distance, by the mean of absolutes, lose more.
 
 Momentum of replicas stays apart, and is never needed elsewhere: the sum of directions is linear in it, so that without
 rounding steps are those of Lion on sums of float32. Replicas get what all others have of their share, in `bits` a

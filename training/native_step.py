@@ -178,7 +178,7 @@ class NativeStep:
                 raise UnsupportedModelError("nothing to train, expected initializers that layers read as they are")
             if sorted(found) == sorted(names):
                 break
-            # others get their values back: what is computed from them is not trained, but is what it was
+            # the others get their values back: constants computed from them are not trained and keep their values
             names = found
         second = numbered(model, names, turned=True)
         other = _built(second, model, options)

@@ -1,4 +1,4 @@
-"""Values in packed weights: where each one lies, found by numbers in its place, and how new ones are put there."""
+"""Trained values in packed weights: their places, found by numbers put there, and how new values are written."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

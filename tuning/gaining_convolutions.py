@@ -1,8 +1,8 @@
-"""Convolutions that are predicted to gain by codes of eight bits, together with those that pass codes to them.
+"""Convolutions that are predicted to gain by eight bits, together with the convolutions that pass codes to them.
 
-Sparse ones do. A depthwise one takes and yields what is beside it: with the sparse ones that it is joined to by values
-it is quantized, or else none of them, whatever is predicted to take less time. A dense one that feeds them, or reads
-them, is quantized where it takes no longer than with the runtime and on the way there and back.
+Sparse convolutions gain. A depthwise convolution is quantized together with the sparse convolutions beside it, or the
+whole group stays in floats, whichever is predicted to take less time. A dense convolution before or behind them is
+quantized where that takes no longer than the runtime and the way there and back.
 """
 
 from collections.abc import Iterator, Sequence

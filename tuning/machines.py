@@ -1,4 +1,4 @@
-"""Machines for the cost model: this one as it was measured, this one as it is known, and others as they are alike.
+"""Machines for the cost model: this machine as measured or as built in, and the machines of other targets.
 
 `compile` measures nothing by itself: it takes what `calibrate` has found on this machine, else the built-in constants.
 """

@@ -11,10 +11,10 @@
 %y = pebble.quantized_conv2d %h, %c, %d, %n codes <...> window <...> : ...
 ```
 
-Depthwise ones among them, and dense ones beside them, do where that gains, see `redpebble.tuning.gaining_convolutions`.
-What one of them reads is rounded where it is made, for all that read it, so that it lies in memory as bytes, and so are
-summands of sums and the sums, and what an activation of many instructions reads: of codes it is a table.
-"""
+Depthwise and dense convolutions beside them are quantized, too, where that gains: see
+`redpebble.tuning.gaining_convolutions`. An input of these convolutions is rounded where it is made, for all its
+readers, and lies in memory as bytes. Also rounded are sums with their summands, and inputs of activations of many
+instructions, which then become tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

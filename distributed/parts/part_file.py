@@ -1,4 +1,4 @@
-"""The file of one part: what its rank runs, the maps of what it sends and receives, and its weights.
+"""The file of one part: its rank's program, the maps of its messages, and its weights.
 
 Layout: magic, length of the header (u64, little endian), header in JSON, arrays at multiples of 64 bytes. The checksum
 of the whole file is in the plan. Arrays are mapped, not read: a rank touches what it needs.

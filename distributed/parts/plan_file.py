@@ -1,4 +1,4 @@
-"""plan.json: what a folder of parts is, so that every rank can tell whether it holds the right one."""
+"""plan.json: the identity of a folder of parts, by which every rank checks its own part."""
 
 import hashlib
 import json

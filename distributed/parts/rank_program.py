@@ -1,8 +1,8 @@
-"""The program of one rank: its module, and the steps in which functions and messages follow each other.
+"""The program of one rank: its module, and its steps, functions and messages in order.
 
-For a chain of layers, per layer and batch tile: send the rows that others need; compute those neurons that need no row
-of others meanwhile; wait for the rows of others; compute the rest. (SpFF of Demirci and Ferhatosmanoglu, ICS 2021,
-abstract read, multiplies all own rows meanwhile and adds the products of what arrives; here a neuron's sum is one
+For a chain of layers, per layer and batch tile: send the rows that others need; meanwhile compute the neurons that need
+no remote row; wait for the remote rows; compute the rest. (SpFF of Demirci and Ferhatosmanoglu, ICS 2021,
+abstract read, multiplies all own rows meanwhile and adds the products of the arriving rows; here a neuron's sum is one
 piece, since adding to sums in memory takes longer than the tiles in flight leave to wait for.) Where a batch has tiles
 for all slots, another tile computes meanwhile, and a layer stays in one piece: kernels of few neurons take longer.
 """

@@ -29,7 +29,7 @@ def load_part(comm: "Intracomm", folder: Path) -> LoadedPart:
     """Return the part of this rank of `comm`.
 
     Raises:
-        PartError: on all ranks, when one of them has no part that fits: the message says which and why.
+        PartError: on all ranks, if one rank has no matching part; the message names the rank and the reason.
     """
     loaded, digest, error = None, "", None
     try:
@@ -98,7 +98,7 @@ def exchanges_of(part: Part) -> list[Exchange]:
 def deadlock(schedules: Sequence[Sequence[Exchange]]) -> str | None:
     """Return the deadlock in exchanges by rank, None if all ranks get through them.
 
-    Runs them as the ranks do: what is sent waits for its receiver, and only that waits for others.
+    Runs the exchanges as the ranks do: sends complete at once, receives wait for their senders.
     """
     done = [0] * len(schedules)
     sent: dict[tuple[int, int, int], int] = {}
@@ -132,9 +132,9 @@ def deadlock(schedules: Sequence[Sequence[Exchange]]) -> str | None:
     return None
 
 
-# Whether a part can be run: every number in it names what is there, before native code sees one.
+# Checks of a part before it runs: every number in it names an existing thing, before native code sees it.
 #
-# What its functions read and write is looked at where they are compiled, see `check_calls`.
+# The reads and writes of its functions are checked where they are compiled, see `check_calls`.
 
 KINDS: Final = ("blocks", "zeros", "input", "output", "nodes")
 

@@ -1,7 +1,7 @@
-"""Buffers of a part in pieces: what one function writes, or one rank sends, lies in an array of its own.
+"""Buffers of a part in pieces: the output of a function, or the message of a rank, has an array of its own.
 
 Training works on whole batches, row-major: a piece is [rows, features], which native functions read and write in place,
-and messages, too. A function that reads what lies in several pieces joins them in its tile.
+and messages, too. A function that reads several pieces joins them in its tile.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -149,7 +149,7 @@ def _activated(layer: QuantizedLayer, value: ir.Value, builder: NodeBuilder) -> 
     return value if layer.activation is None else emit_activation(layer.activation, value, builder)
 
 
-# Products of integers: MatMulInteger or ConvInteger of codes and a weight, and what makes floats of their sums.
+# Products of integers: MatMulInteger or ConvInteger of codes and a weight, and the dequantization of their sums.
 
 
 def scaled_sums(

@@ -1,4 +1,4 @@
-"""Unique names: what was called something keeps its name, what is new gets one that the original never used."""
+"""Unique names: old values keep their names, new values get names that the original never used."""
 
 from collections.abc import Iterable
 

@@ -39,7 +39,7 @@ def behind(name: str) -> str:
 
 
 class Body(NamedTuple):
-    """A branch of an If: the attribute that it is, its nodes, and the names of what it yields."""
+    """A branch of an If: its attribute, its nodes, and the names of its outputs."""
 
     name: str
     nodes: "tuple[GraphNode, ...]"
@@ -86,7 +86,7 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class OrtGraph:
-    """Graph as onnxruntime shows it; constants are its own memory, valid during the call in which it shows them."""
+    """A graph as onnxruntime shows it; constants lie in onnxruntime's memory, valid during the call that shows them."""
 
     nodes: tuple[GraphNode, ...]
     inputs: tuple[str, ...]

@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """A network of a graph: its boundary, its native code, and the name under which that is found again."""
+    """A network of a graph: its boundary, its native code, and the key of the code."""
 
     boundary: Boundary
     artefact: Artefact
@@ -332,7 +332,7 @@ def context_of(session: EpSession, job: FusedNode) -> int:
     return writer.node(job.name, network.planned.boundary, payload)
 
 
-# Digests of graphs: of all that can change which networks they have, and the code of these.
+# Digests of graphs: they cover everything that can change a graph's networks or their code.
 
 
 def graph_digest(graph: OrtGraph, threads: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Files in the cache that end with a digest of what they hold, so that a damaged one is made again."""
+"""Files in the cache that end with a digest of their content, so that a damaged file is made again."""
 
 import hashlib
 from collections.abc import Callable

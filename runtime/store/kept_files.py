@@ -1,4 +1,4 @@
-"""The files of the cache: what they take, which were used last, and which make room for new ones.
+"""The files of the cache: their sizes, their last use, and the eviction of old ones.
 
 Only files that bear our names count, whatever else lies in a folder that somebody chose as the cache.
 """

@@ -1,10 +1,10 @@
 """N of M: every row reads n of each m inputs, which are neighbours, or were so before the inputs were shuffled.
 
-Of two inputs of a group a row reads both with probability n (n - 1) / (m (m - 1)), of two others with (n / m)^2, which
-is more: so its group are the inputs that least rows read along with it. The difference, n (m - n) / (m^2 (m - 1)), has
-to be seen among the chances of all inputs: about 256 rows for 1 of 4, 512 for 2 of 4, 1024 for 1 and 2 of 8, more than
-2048 for 4 of 8. Where there are fewer, shuffled groups are not found. What is found is right: every row is counted.
-"""
+A row reads two given inputs of one group with probability n (n - 1) / (m (m - 1)), and two inputs of different groups
+with (n / m)^2, which is more: the group of an input are the inputs that fewest rows read along with it. The difference,
+n (m - n) / (m^2 (m - 1)), has to be seen among the chances of all inputs: about 256 rows for 1 of 4, 512 for 2 of 4,
+1024 for 1 and 2 of 8, more than 2048 for 4 of 8. Where there are fewer, shuffled groups are not found. What is found is
+right: every row is counted."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple

@@ -1,7 +1,7 @@
 """Traffic of schedules of a chain of layers between the caches: groups depth first, the other layers one by one.
 
-Accesses to rows are counted one by one, for tiles of several widths at once; what was counted is remembered, so that a
-schedule that differs from another in one group costs the counting of that group alone.
+Accesses to rows are counted one by one, for tiles of several widths at once; counts are cached by group, so that a
+schedule that differs from another in one group only counts that group.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Searching a partition of a chain of layers: start, name the parts, anneal over what it really costs.
+"""Searching a partition of a chain of layers: start, name the parts, anneal over the exact cost.
 
-Layers start one by one: their row groups are put into parts by what inputs they share, and the parts get the names
-with which they own most of what they use. Then groups are moved and swapped. What random rows would cost is known to
-the end: where nothing is better, they are the result.
+Layers start one by one: row groups that share inputs form parts, and the parts get the names with which they own most
+of their inputs. Then groups are moved and swapped. Random rows are the fallback, where nothing is cheaper.
 """
 
 from __future__ import annotations

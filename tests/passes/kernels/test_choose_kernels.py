@@ -203,7 +203,7 @@ def test_the_times_and_the_reason_are_in_the_text() -> None:
 
 
 def test_an_unreadable_example_is_refused() -> None:
-    with pytest.raises(PassFailedException, match=r"^pebble-choose-kernels: cannot read 'walk', accepted is INP"):
+    with pytest.raises(PassFailedException, match=r"^pebble-choose-kernels: cannot read 'walk', expected INP"):
         run(parse(LAYER), ChooseKernels(examples=("walk",)))
 
 
