@@ -13,9 +13,10 @@ from ..dialect.ops.tile import TileOp
 from ..dialect.reports.module_report import module_report
 from ..dialect.shape_inference import symbolic_shapes
 from .cpu_target import CpuTarget
-from .driver import Lowering, function_of, steps_of, tensors_of, timed
+from .driver import Lowering, function_of, steps_of, tensors_of
 from .llvm.call_tables import Packing, Recipe, packed_in_threads
 from .program import Program
+from .tiles.tile_loop import tiled_rows
 
 
 class ConstantPacking(NamedTuple):
@@ -47,7 +48,7 @@ class SharedCode:
             outputs=outputs,
             constants=tuple(constants),
             steps=tuple(
-                replace(step, tiled=timed(step.tiled, op))
+                replace(step, tiled=replace(tiled_rows(op), shared=step.tiled.shared))
                 if step.tiled is not None and isinstance(op, TileOp)
                 else step
                 for step, op in zip(self.program.steps, [*steps_of(func), None], strict=False)

@@ -12,19 +12,7 @@ from ..dialect.ops.tile import TileOp
 from .code_key import ops_of_tile, tile_key
 from .llvm.builder import I64, POINTER
 from .llvm.call_tables import ConstantTable, packed_in_threads
-
-
-@dataclass(frozen=True)
-class TileConstants:
-    """The constants of a tile, the number of the first tile with the same functions, and where the constants begin."""
-
-    number: int
-    table: ConstantTable
-    start: ir.GlobalVariable
-
-    def pointers(self, builder: ir.IRBuilder, constants: ir.Value) -> ir.Value:
-        """Return the address of the first pointer of the tile in the table of the network."""
-        return builder.gep(constants, [builder.load(self.start, typ=I64)], source_etype=POINTER)
+from .tiles.row_major import TileConstants
 
 
 @dataclass

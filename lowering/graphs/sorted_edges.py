@@ -26,8 +26,8 @@ from ...dialect.tensors import DYNAMIC, shape_of
 from ..llvm.builder import FLOAT_BYTES, I32, I64, POINTER, counted_loop, i64, reduce_loop
 from ..llvm.vectors import FLOAT
 from ..program import TiledRows, TileTime
-from ..tiles.row_major import RowMajorStep
-from ..tiles.tile_loop import Sharing, emit_barrier
+from ..tiles.row_major import RowMajorStep, Sharing
+from ..tiles.tile_loop import emit_barrier
 from .aggregate import (
     AggregateForm,
     Edges,
@@ -182,10 +182,10 @@ class SortedStep:
         return code.function(f"sorted_{form.key}", [POINTER] * 8 + [I64] * 3, body)
 
 
-def sort_tiles(shared: str) -> TiledRows:
+def sort_tiles() -> TiledRows:
     """Return how threads may share a sort, whose rows are edges: no range of them is one by itself."""
     times = TileTime(1, 1, EDGE_US, EDGE_US / 2), TileTime(MOST_INDICES, MOST_INDICES, EDGE_US, EDGE_US)
-    return TiledRows(times, MOST_INDICES + 1, shared)
+    return TiledRows(times, MOST_INDICES + 1)
 
 
 def sorted_sum_tiles() -> TiledRows:

@@ -14,7 +14,8 @@ from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import BYTE, FLOAT_BYTES, I64, Code, byte_at, counted_loop, float_at, i64
 from ..llvm.call_tables import ConstantTable, Packing
 from ..llvm.vectors import FLOAT
-from ..tiles.tile_loop import Sharing, emit_barrier
+from ..tiles.row_major import Sharing
+from ..tiles.tile_loop import emit_barrier
 from . import line_packing, packing
 from .lines import clearing_lines
 from .memory import ImageMemory, View

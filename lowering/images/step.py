@@ -4,6 +4,7 @@ The rows of the step are images. One thread does an image alone; or threads do i
 tiles of a layer, and of the shares of outputs where tiles are few, and all meet behind it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -22,7 +23,7 @@ from ..llvm.builder import Code, counted_loop, float_at, i64
 from ..llvm.call_tables import ConstantTable
 from ..llvm.vectors import FLOAT
 from ..program import TiledRows, TileTime
-from ..tiles.tile_loop import Sharing
+from ..tiles.row_major import Sharing
 from . import packing
 from .code_chains import emit_chain
 from .convolutions import emit_convolution, emit_depthwise, emit_pooling
@@ -50,11 +51,11 @@ SHARED_GAIN: Final = 0.95
 """Share of the work of an image that threads can do at the same time."""
 
 
-def image_tiles(op: ImageNetworkOp, shared: str | None) -> TiledRows:
-    """Return how threads may cut images, and the function with which they do one together."""
+def image_tiles(op: ImageNetworkOp) -> TiledRows:
+    """Return how threads may cut images."""
     serial, threads = max(1.0, op.predicted_us.value.data), op.threads.value.data
-    together = serial * (1 - SHARED_GAIN + SHARED_GAIN / threads) if shared is not None else None
-    return TiledRows((TileTime(1, 1, serial, together),), 1, shared)
+    together = serial * (1 - SHARED_GAIN + SHARED_GAIN / threads) if threads > 1 else None
+    return TiledRows((TileTime(1, 1, serial, together),), 1)
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class ImageStep:
     op: ImageNetworkOp
     tables: tuple[ConstantTable, ir.Value]
     """Packed constants, and the table of their addresses."""
-    pointers: dict[SSAValue, ir.Value]
+    pointers: Mapping[SSAValue, ir.Value]
     scratch: ir.Value
     sharing: Sharing | None = None
     images: ir.Value | None = None

@@ -1,6 +1,6 @@
 """Ops outside tiles on row-major buffers: movement, broadcasting arithmetic, activations, copies."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -9,29 +9,71 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
 from ...dialect.ops.movement import ConcatOp, SplitOp, TakeOp, TransposeOp
+from ...dialect.ops.tile import TileOp
 from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
 from ...foundation.extensible_table import ExtensibleTable
 from ..kernels.elementwise import ARITHMETIC
 from ..kernels.kernel_form import activated
-from ..llvm.builder import Code
-from ..llvm.call_tables import SizeTable
+from ..llvm.builder import I64, POINTER, Code
+from ..llvm.call_tables import ConstantTable, SizeTable
 from ..llvm.flow import loop
 from ..llvm.strided import Combine, Strided, StridedMap, copy_values, emit_copy, emit_strided
 from ..llvm.values import Bytes, Floats, Index, Number
 from ..llvm.vectors import Lanes
 
 
+class RowRange(NamedTuple):
+    """Rows of the batch from `first` to the one before `end`."""
+
+    first: ir.Value
+    end: ir.Value
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Arguments of a shared step beside those of others."""
+
+    scratch: ir.Value
+    """Memory of the thread alone."""
+    barrier: ir.Value
+    team: ir.Value
+    number: ir.Value
+    """The number of the thread."""
+    threads: ir.Value
+
+
+@dataclass(frozen=True)
+class TileConstants:
+    """The constants of a tile, the number of the first tile with the same functions, and where the constants begin."""
+
+    number: int
+    table: ConstantTable
+    start: ir.GlobalVariable
+
+    def pointers(self, builder: ir.IRBuilder, constants: ir.Value) -> ir.Value:
+        """Return the address of the first pointer of the tile in the table of the network."""
+        return builder.gep(constants, [builder.load(self.start, typ=I64)], source_etype=POINTER)
+
+
 @dataclass(frozen=True)
 class RowMajorStep:
-    """The code of one op outside tiles under construction, and what its emitter may ask."""
+    """The code of one step under construction, and what its emitter may ask."""
 
     code: Code
     builder: ir.IRBuilder
     sizes: SizeTable
     size_table: ir.Value
     """The table of sizes of the call, [sizes] 64-bit words."""
-    pointers: Mapping[SSAValue, ir.Value]
+    constants: ConstantTable
+    constant_table: ir.Value
+    """The table of the addresses of packed constants."""
+    tile_constants: Callable[[TileOp], TileConstants]
+    pointers: dict[SSAValue, ir.Value]
     """The address of each operand and result, row-major floats."""
+    scratch: ir.Value
+    rows: RowRange
+    sharing: Sharing | None = None
+    """What threads that do rows together have; None where each does its own."""
 
     def value(self, size: Size) -> ir.Value:
         """Return a size of the call, a 64-bit integer."""

@@ -18,10 +18,11 @@ from ..calls.words import Words
 from ..llvm.builder import FLOAT_BYTES, I64, POINTER, Code, byte_at, counted_loop, i64
 from ..llvm.call_tables import ConstantTable
 from ..llvm.values import Number
-from ..program import TileTime
+from ..program import TiledRows, TileTime
 from .depth_first_groups import groups_at
 from .emitters import emit
 from .live_rows import RowCompaction, RowCompactionCode
+from .row_major import RowRange, Sharing
 from .row_tile import RowTile, is_of_rows, plan_rows, row_bytes
 from .thread_shares import Cut, OpShare, plan_alone, plan_sharing, private_arguments
 from .tile_code import RowBlock, ThreadTeam, TileCode, TileRows
@@ -40,13 +41,6 @@ _Tile = TileCode | RowTile
 
 UNKNOWN_US = 5.0
 """Microseconds for a column in a tile whose time nobody has estimated."""
-
-
-class RowRange(NamedTuple):
-    """Rows of the batch from `first` to the one before `end`."""
-
-    first: ir.Value
-    end: ir.Value
 
 
 @dataclass(frozen=True)
@@ -69,19 +63,6 @@ class _TileCall(NamedTuple):
     function: ir.Function
     arguments: Sequence[ir.Value]
     width: int
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """Arguments of a shared step beside those of others."""
-
-    scratch: ir.Value
-    """Memory of the thread alone."""
-    barrier: ir.Value
-    team: ir.Value
-    number: ir.Value
-    """The number of the thread."""
-    threads: ir.Value
 
 
 def emit_tile_loop(
@@ -143,6 +124,11 @@ def same_from(op: TileOp) -> int:
         )
     ]
     return min(same, default=widths[-1])
+
+
+def tiled_rows(op: TileOp) -> TiledRows:
+    """Return the tiles that rows are cut into, with the times that the schedule gives."""
+    return TiledRows(tile_times(op), same_from(op))
 
 
 def tile_times(op: TileOp) -> tuple[TileTime, ...]:

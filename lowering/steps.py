@@ -1,0 +1,208 @@
+"""The table of steps: op to how it becomes a function of the program, and how threads may cut its rows."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from xdsl.ir import Operation, SSAValue
+
+from ..dialect.ops.attention import AttentionOp
+from ..dialect.ops.elementwise import BinaryOp
+from ..dialect.ops.graphs.aggregate import AggregateOp
+from ..dialect.ops.graphs.attend_edges import AttendEdgesOp
+from ..dialect.ops.graphs.attend_sorted import AttendSortedOp
+from ..dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
+from ..dialect.ops.image_network import ImageNetworkOp
+from ..dialect.ops.layers import BatchMatmulTransposeBOp
+from ..dialect.ops.quantized_layers import QuantizedLayersOp
+from ..dialect.ops.tile import TileOp
+from ..dialect.ops.training.gradients import SampledProductOp, SumRowsOp
+from ..dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
+from ..foundation.extensible_table import ExtensibleTable
+from .attention.step import (
+    AttentionStep,
+    Range,
+    attention_rows,
+    attention_scratch_bytes,
+    attention_tiles,
+    sizes_taken_as_equal,
+)
+from .gradients.sampled_product import (
+    SampledProductStep,
+    emit_sum_rows,
+    sampled_rows,
+    sampled_scratch_bytes,
+    sampled_tiles,
+)
+from .graphs.edge_list import FAILURE_BYTES, EdgeListStep, edges_taken_as_equal
+from .graphs.sorted_edges import SortedStep, SortStep, sort_tiles, sorted_sum_rows, sorted_sum_tiles
+from .graphs.step import EdgeStep, edge_rows, edge_tiles
+from .images.step import ImageStep, image_tiles
+from .llvm.call_tables import SizeTable
+from .program import EqualSizes, TiledRows
+from .quantized.step import QuantizedStep, quantized_rows, quantized_scratch_bytes, quantized_tiles
+from .tiles import row_major
+from .tiles.batch_matmul import ProductStep, product_scratch_bytes, product_tiles
+from .tiles.row_major import RowMajorStep
+from .tiles.tile_loop import TileStep, emit_tile_loop, tiled_rows
+
+Shapes = Mapping[SSAValue, SymbolicShape]
+
+
+def _never(_: Operation) -> bool:
+    return False
+
+
+def _no_sizes(_: Operation, __: Shapes) -> Sequence[EqualSizes]:
+    return ()
+
+
+@dataclass(frozen=True)
+class StepKind:
+    """How ops of a type become steps."""
+
+    emit: Callable[[Any, RowMajorStep], int | None]
+    """Emits the function of an op, or that in which threads do its rows together; returns the bytes of scratch memory
+    of a thread where it needs any."""
+    rows: Callable[[Any, SizeTable], Size] | None = None
+    """Returns the rows that threads may cut into ranges; None where the step is one piece of work."""
+    tiles: Callable[[Any], TiledRows] | None = None
+    """Returns how threads may cut these rows."""
+    shares: Callable[[Any], bool] = _never
+    """Returns whether threads may do rows together."""
+    read: int | None = None
+    """The first operands that code reads where they are, others being packed; None for all."""
+    may_fail: bool = False
+    equal: Callable[[Any, Shapes], Sequence[EqualSizes]] = _no_sizes
+    """Returns the pairs of different sizes that the code takes to be the same."""
+
+
+def _tiles(op: TileOp, step: RowMajorStep) -> int:
+    known = step.tile_constants(op)
+    table = known.pointers(step.builder, step.constant_table)
+    tile_step = TileStep(known.number, step.pointers, known.table, table, step.scratch, step.rows)
+    return emit_tile_loop(step.code, step.builder, op, tile_step, step.sharing)
+
+
+def _images(op: ImageNetworkOp, step: RowMajorStep) -> int:
+    images = step.value(step.sizes.shapes[op.inputs[0]][0]) if op.has_found_codes else None
+    tables = step.constants, step.constant_table
+    image = ImageStep(step.code, step.builder, op, tables, step.pointers, step.scratch, step.sharing, images)
+    return image.emit(*step.rows)
+
+
+def _attention(op: AttentionOp, step: RowMajorStep) -> int:
+    attention = AttentionStep(step.code, step.builder, step.sizes, step.size_table, op, step.pointers, step.scratch)
+    attention.emit(Range(*step.rows))
+    return attention_scratch_bytes(op)
+
+
+def _quantized_layers(op: QuantizedLayersOp, step: RowMajorStep) -> int:
+    values = step.value(product(step.sizes.shapes[op.x])) if op.is_dynamic else None
+    tables = step.constants, step.constant_table
+    layers = QuantizedStep(step.code, step.builder, op, *tables, step.scratch, values)
+    layers.emit(step.pointers[op.x], step.pointers[op.result], *step.rows)
+    return quantized_scratch_bytes(op)
+
+
+def _product(op: BatchMatmulTransposeBOp, step: RowMajorStep) -> int:
+    ProductStep(op, step, step.scratch).emit(*step.rows)
+    return product_scratch_bytes(op, step.code.target)
+
+
+def _over_edges(op: AggregateOp | AttendEdgesOp, step: RowMajorStep) -> None:
+    EdgeStep(op, step, step.constants, step.constant_table).emit(*step.rows)
+
+
+def _edge_list(op: EdgeListOp, step: RowMajorStep) -> int:
+    EdgeListStep(op, step, step.scratch).emit()
+    return FAILURE_BYTES
+
+
+def _sort(op: SortEdgesOp, step: RowMajorStep) -> None:
+    if step.sharing is None:
+        SortStep(op, step).emit()
+    else:
+        SortStep(op, step).emit_shared(step.sharing)
+
+
+def _over_sorted(op: AggregateSortedOp | AttendSortedOp, step: RowMajorStep) -> None:
+    SortedStep(op, step).emit(*step.rows)
+
+
+def _sampled_product(op: SampledProductOp, step: RowMajorStep) -> int:
+    SampledProductStep(op, step, step.constants, step.constant_table, step.scratch).emit(*step.rows)
+    return sampled_scratch_bytes(op, step.code.target.lanes)
+
+
+def _broadcast(left: SymbolicShape, right: SymbolicShape) -> Iterator[EqualSizes]:
+    """Yield the sizes of operands that are neither broadcast nor known to be the same."""
+    for first, second in zip(reversed(left), reversed(right), strict=False):
+        if first != second and ONE not in (first, second):
+            yield EqualSizes(first, second)
+
+
+def _equal_operands(op: Operation, shapes: Shapes) -> Sequence[EqualSizes]:
+    return [*_broadcast(shapes[op.left], shapes[op.right])] if isinstance(op, BinaryOp) else ()
+
+
+def _equal_samples(op: BatchMatmulTransposeBOp, shapes: Shapes) -> Sequence[EqualSizes]:
+    return [*_broadcast(shapes[op.x][:-2], shapes[op.y][:-2])]
+
+
+OVER_EDGES: Final = StepKind(
+    _over_edges, lambda op, sizes: edge_rows(op, sizes.shapes[op.x]), tiles=lambda _: edge_tiles()
+)
+OVER_SORTED: Final = StepKind(
+    _over_sorted, lambda op, sizes: sorted_sum_rows(sizes.shapes[op.result]), tiles=lambda _: sorted_sum_tiles()
+)
+ROW_MAJOR: Final = StepKind(row_major.emit, equal=_equal_operands)
+"""Ops of all other types."""
+
+STEPS: Final = ExtensibleTable[type[Operation], StepKind](
+    {
+        TileOp: StepKind(
+            _tiles,
+            lambda op, sizes: product(sizes.shapes[op.inputs[0]][:-1]),
+            tiles=tiled_rows,
+            shares=lambda op: op.schedule.shares.data > 1,
+        ),
+        ImageNetworkOp: StepKind(
+            _images,
+            lambda op, sizes: sizes.shapes[op.inputs[0]][0],
+            tiles=image_tiles,
+            shares=lambda op: op.threads.value.data > 1,
+        ),
+        AttentionOp: StepKind(
+            _attention, attention_rows, tiles=lambda _: attention_tiles(), equal=sizes_taken_as_equal
+        ),
+        QuantizedLayersOp: StepKind(_quantized_layers, quantized_rows, tiles=lambda _: quantized_tiles(), read=1),
+        AggregateOp: OVER_EDGES,
+        AttendEdgesOp: OVER_EDGES,
+        EdgeListOp: StepKind(_edge_list, may_fail=True, equal=edges_taken_as_equal),
+        SortEdgesOp: StepKind(
+            _sort,
+            lambda op, sizes: sizes.shapes[op.sources][0],
+            tiles=lambda _: sort_tiles(),
+            shares=lambda _: True,
+        ),
+        AggregateSortedOp: OVER_SORTED,
+        AttendSortedOp: OVER_SORTED,
+        BatchMatmulTransposeBOp: StepKind(
+            _product,
+            lambda op, sizes: product(sizes.shapes[op.x][:-2]),
+            tiles=lambda _: product_tiles(),
+            equal=_equal_samples,
+        ),
+        SumRowsOp: StepKind(emit_sum_rows),
+        SampledProductOp: StepKind(
+            _sampled_product, lambda op, _: sampled_rows(op), tiles=lambda _: sampled_tiles(), read=2
+        ),
+    }
+)
+"""The steps of each type of op that has code of its own."""
+
+
+def kind_of(op: Operation) -> StepKind:
+    """Return how an op becomes a step."""
+    return STEPS.get(type(op), ROW_MAJOR)
