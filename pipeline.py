@@ -19,10 +19,8 @@ from .frontend.import_model import Source, import_model
 from .options import Goal, Options
 from .passes.deployment.form_sparse_networks import FormSparseNetworks
 from .passes.deployment.split_components import SplitComponents
-from .passes.images.drop_dead_channels import DropDeadChannels
 from .passes.images.form_image_networks import FormImageNetworks
 from .passes.images.fuse_convolutions import FuseConvolutions
-from .passes.images.merge_duplicate_channels import MergeDuplicateChannels
 from .passes.images.reorder_channels import ReorderChannels
 from .passes.images.scale_channels import ScaleChannels
 from .passes.kernels.annotate_io_bounds import AnnotateIoBounds
@@ -34,14 +32,14 @@ from .passes.neuron_order.order_targets import OrderTargets
 from .passes.neuron_order.reorder_neurons import ReorderNeurons
 from .passes.runner import context, run_passes
 from .passes.simplify.associate import Associate
-from .passes.simplify.drop_dead_neurons import DropDeadNeurons
+from .passes.simplify.drop_dead_units import DropDeadUnits
 from .passes.simplify.fold_batch_norm import FoldBatchNorm
 from .passes.simplify.fold_constants import FoldConstants
 from .passes.simplify.fuse_aggregations import FuseAggregations
 from .passes.simplify.fuse_layers import FuseLayers
 from .passes.simplify.fuse_rounding import FuseRounding
 from .passes.simplify.join_quantized_layers import JoinQuantizedLayers
-from .passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
+from .passes.simplify.merge_equal_units import MergeEqualUnits
 from .passes.simplify.recognize_layers import RecognizeLayers
 from .passes.simplify.reduce_quantized_layers import ReduceQuantizedLayers
 from .passes.simplify.sparsify import Sparsify
@@ -139,10 +137,8 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             TakeBytes(),  # at the ends, once layers are joined
             ReduceQuantizedLayers(),  # dead and equal neurons, exactly
             FuseConvolutions(),  # the same for what follows a convolution, sums of branches too
-            DropDeadNeurons(),  # needs neurons as columns; makes weights of later layers smaller
-            DropDeadChannels(),  # the same where an image of each stands for a number
-            MergeDuplicateChannels(),
-            MergeDuplicateNeurons(),  # dropping may have made columns equal
+            DropDeadUnits(),  # needs neurons and channels as columns; makes weights of later layers smaller
+            MergeEqualUnits(),  # dropping may have made columns equal
             ReorderChannels(),  # of those that are left
             CanonicalizePass(),  # constants nobody uses any more
             Sparsify(),  # last: all of the above changes the density

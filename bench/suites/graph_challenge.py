@@ -29,7 +29,7 @@ Images = NDArray[np.float32]
 
 IMAGES = 60_000
 SEED = 0
-MERGING = "pebble-merge-duplicate-neurons"
+MERGING = "pebble-merge-equal-units"
 
 SLICE_BYTES = 1 << 32
 """Bytes of images in memory at a time."""

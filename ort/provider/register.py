@@ -38,8 +38,8 @@ from ...foundation.threads import usable_threads
 from ...frontend.sparse_weights import graph_of, reason_of_density
 from ...lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
 from ...options import Options
-from ...passes.simplify.drop_dead_neurons import DropDeadNeurons
-from ...passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
+from ...passes.simplify.drop_dead_units import DropDeadUnits
+from ...passes.simplify.merge_equal_units import MergeEqualUnits
 from ...runtime.jit import host_target
 from ...runtime.store.artefact import Artefact
 from ...runtime.store.cache import cache_key, default_folder, load, store
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 REGISTRATION: Final = "redpebble"
 """The name by which onnxruntime knows the library."""
 
-AS_IT_IS: Final = Options("optimize", skip_passes=(DropDeadNeurons.name, MergeDuplicateNeurons.name), may_add=False)
+AS_IT_IS: Final = Options("optimize", skip_passes=(DropDeadUnits.name, MergeEqualUnits.name), may_add=False)
 """Options for a graph that is not written anew: its other nodes yield and read neurons that networks do without."""
 
 

@@ -6,6 +6,7 @@ Finite constants can only overflow for inputs that no model is made for; these a
 """
 
 from math import isfinite
+from typing import Final
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -16,6 +17,14 @@ from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.elementwise import ActivateOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.tensors import floats_of
+
+PARTIAL: Final = frozenset({"log", "reciprocal", "sqrt"})
+"""Activations that make NaN or inf of finite values, which a connection of weight 0 passes on: 0 * NaN is NaN."""
+
+
+def is_partial(activation: ActivationAttr | None) -> bool:
+    """Return whether an activation may make NaN or inf of finite values."""
+    return activation is not None and (activation.kind.data in PARTIAL or has_nonfinite_parameter(activation))
 
 
 def has_nonfinite_parameter(activation: ActivationAttr | None) -> bool:

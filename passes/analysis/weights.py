@@ -74,48 +74,29 @@ def finite_outputs(weight: Weight) -> Mask:
     return np.asarray(np.all(np.isfinite(weight), axis=0))
 
 
-def without_inputs(weight: Weight, kept: Indices) -> Weight:
-    """Return the rows `kept` (ascending) of a weight."""
+def inputs_at(weight: Weight, which: Indices) -> Weight:
+    """Return the weight whose row i is row `which[i]`; each row at most once."""
     if not isinstance(weight, CscMatrix):
-        return np.ascontiguousarray(weight[kept])
+        return np.ascontiguousarray(weight[which])
     position = np.full(weight.shape[0], -1, dtype=np.int64)
-    position[kept] = np.arange(len(kept))
-    stays = position[weight.rows] >= 0
-    return CscMatrix(
-        (len(kept), weight.shape[1]),
-        _pointers(weight.columns[stays], weight.shape[1]),
-        position[weight.rows[stays]],
-        weight.values[stays],
-    )
+    position[which] = np.arange(len(which))
+    rows: Indices = position[weight.rows]
+    entries: Indices = np.flatnonzero(rows >= 0)
+    if np.any(np.diff(which) < 0):
+        # a column's entries stay together, in ascending rows
+        entries = entries[np.lexsort((rows[entries], weight.columns[entries]))]
+    pointers = _pointers(weight.columns[entries], weight.shape[1])
+    return CscMatrix((len(which), weight.shape[1]), pointers, rows[entries], weight.values[entries])
 
 
-def without_outputs(weight: Weight, kept: Indices) -> Weight:
-    """Return the columns `kept` (ascending) of a weight."""
+def outputs_at(weight: Weight, which: Indices) -> Weight:
+    """Return the weight whose column i is column `which[i]`; each column at most once."""
     if not isinstance(weight, CscMatrix):
-        return np.ascontiguousarray(weight[:, kept])
-    stays = np.zeros(weight.shape[1], dtype=bool)
-    stays[kept] = True
-    entries = stays[weight.columns]
-    pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(np.diff(weight.pointers)[kept])))
-    return CscMatrix((weight.shape[0], len(kept)), pointers, weight.rows[entries], weight.values[entries])
-
-
-def with_inputs_ordered(weight: CscMatrix, order: Indices) -> CscMatrix:
-    """Return the weight whose row i is row `order[i]`, a permutation of the rows."""
-    position = np.empty(len(order), dtype=np.int64)
-    position[order] = np.arange(len(order))
-    rows = position[weight.rows]
-    # a column's entries stay together, in ascending rows
-    entries = np.lexsort((rows, weight.columns))
-    return CscMatrix(weight.shape, weight.pointers, rows[entries], weight.values[entries])
-
-
-def with_outputs_ordered(weight: CscMatrix, order: Indices) -> CscMatrix:
-    """Return the weight whose column i is column `order[i]`, a permutation of the columns."""
-    counts = np.diff(weight.pointers)[order]
+        return np.ascontiguousarray(weight[:, which])
+    counts = np.diff(weight.pointers)[which]
     pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
-    entries = np.repeat(weight.pointers[order] - pointers[:-1], counts) + np.arange(len(weight.rows))
-    return CscMatrix(weight.shape, pointers, weight.rows[entries], weight.values[entries])
+    entries = np.repeat(weight.pointers[which] - pointers[:-1], counts) + np.arange(pointers[-1])
+    return CscMatrix((weight.shape[0], len(which)), pointers, weight.rows[entries], weight.values[entries])
 
 
 def with_inputs_added(weight: Weight, position: Indices, count: int) -> Weight:

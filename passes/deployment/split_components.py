@@ -40,11 +40,10 @@ from ...kernels.grouped_cost import LayerSize, rows_around
 from ...sparse.csr import CscMatrix
 from ...theory.components.joint_parts import LayerParts, layer_parts
 from ...theory.components.split_plan import LEAST_GAIN, Chain, Run, runs_that_pay
-from ..analysis.finiteness import nonfinite_values
+from ..analysis.finiteness import is_partial, nonfinite_values
 from ..analysis.weights import Floats, Indices, Weight
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.grouped_weights import grouped_bias, grouped_weight, orders_of
-from ..rewriting.neuron_edits import is_partial
 from ..rewriting.parameters import bias_of, has_constant_parameters, place_constant, weight_of_linear
 
 MOST_WIDTHS: Final = 6

@@ -14,7 +14,7 @@ from ...kernels.prediction import candidates, predicted_us
 from ...kernels.tile_widths import PIXELS
 from ..analysis.layer_costs import layers_of
 from ..analysis.weights import density
-from .channel_edits import kernel_of
+from ..rewriting.units import Layer
 from .image_layers import image_shares, tiles_of
 
 
@@ -43,7 +43,7 @@ def _products(conv: Conv2dOp) -> int:
 
 
 def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:
-    weight = kernel_of(conv)
+    weight = Layer(conv).weight
     # weights of other layers are read between two images, not between two tiles
     (layer,) = layers_of([conv.weight])
     times = {family: predicted_us(family, layer, PIXELS, machine) for family in candidates(layer, PIXELS, machine)}

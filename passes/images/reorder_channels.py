@@ -23,14 +23,7 @@ from ...dialect.ops.images import Conv2dOp
 from ...sparse.csr import CscMatrix
 from ..analysis.weights import Indices
 from ..rewriting.erase_unused import erase_unused
-from .channel_edits import (
-    Channels,
-    channels_of,
-    convolutions_with_channels,
-    kernel_of,
-    order_channels,
-    taps_of,
-)
+from ..rewriting.units import Layer, Units, layers_with_units, units_of
 
 UNEVEN: Final = 2.0
 """Variance of the connections that leave a channel, over their mean, from which on it pays: random masks have 0.9."""
@@ -43,32 +36,32 @@ class ReorderChannels(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        changed = [_reorder(conv) for conv in convolutions_with_channels(op)]
-        if any(changed):
+        layers = [layer for layer in layers_with_units(op) if isinstance(layer.op, Conv2dOp)]
+        if sum(_reorder(layer) for layer in layers):
             erase_unused(op.body)
 
 
-def _reorder(conv: Conv2dOp) -> bool:
+def _reorder(conv: Layer) -> bool:
     """Order the channels of a convolution; return whether that changed them."""
-    channels = channels_of(conv)
+    channels = units_of(conv)
     if channels is None or _has_shared_weights(channels):
         return False
     counts = np.sum([_connections(reader) for reader in channels.readers], axis=0)
     order: Indices = np.argsort(-counts, kind="stable")
     if counts.var() < UNEVEN * counts.mean() or np.array_equal(order, np.arange(len(order))):
         return False
-    order_channels(channels, order)
+    channels.take(order)
     return True
 
 
-def _has_shared_weights(channels: Channels) -> bool:
+def _has_shared_weights(channels: Units) -> bool:
     """Return whether a weight is that of another convolution, too: in two orders it would be there twice."""
-    ops = {channels.conv, *channels.readers}
-    return any(op.weight.uses.get_length() > 1 for op in ops)
+    layers = (channels.layer, *channels.readers)
+    return any(layer.op.operands[layer.at].uses.get_length() > 1 for layer in layers)
 
 
-def _connections(reader: Conv2dOp) -> Indices:
+def _connections(reader: Layer) -> Indices:
     """Return how many connections leave each channel, [channels]."""
-    weight, taps = kernel_of(reader), taps_of(reader)
+    weight = reader.weight
     rows = weight.rows if isinstance(weight, CscMatrix) else np.nonzero(weight)[0]
-    return np.bincount(rows // taps, minlength=weight.shape[0] // taps)
+    return np.bincount(rows // reader.taps, minlength=weight.shape[0] // reader.taps)

@@ -26,7 +26,7 @@ from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.provenance import copy_provenance
 from ...dialect.tensors import shape_of
 from ..analysis.permutation_groups import PermutationGroup, permutation_groups
-from ..analysis.weights import Indices, with_inputs_ordered, with_outputs_ordered
+from ..analysis.weights import Indices, Weight, constant_for, inputs_at, outputs_at
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ def _reorder(op: Operation, along: Mapping[int, Indices]) -> None:
     """Replace a constant by one whose axes are in the orders `along`."""
     match op:
         case SparseConstantOp():
-            weight = op.weight
+            weight: Weight = op.weight
             rows, columns = along.get(0), along.get(1)
-            weight = weight if columns is None else with_outputs_ordered(weight, columns)
-            weight = weight if rows is None else with_inputs_ordered(weight, rows)
-            constant = SparseConstantOp(weight)
+            weight = weight if columns is None else outputs_at(weight, columns)
+            constant = constant_for(weight if rows is None else inputs_at(weight, rows))
+            assert isinstance(constant, SparseConstantOp)
             constant.panels = op.panels if op.panels is None or columns is None else _permuted(op.panels, columns)
             _replace(op, constant)
         case ConstantOp():

@@ -2,9 +2,11 @@
 
 import numpy as np
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import DenseArrayBase, i32
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.provenance import copy_provenance
 from ..analysis.per_feature_constants import Affine, entries_per_feature
@@ -54,13 +56,16 @@ def set_weight(linear: LinearOp, weight: Weight) -> None:
     linear.operands[1] = place_constant(constant_for(weight), linear, linear.weight)
 
 
-def set_bias(linear: LinearOp, bias: NDArray[np.float64]) -> None:
-    """Let the layer add `bias` [outputs], rounded to single precision; zeros are no bias."""
-    operands = [linear.x, linear.weight]
-    if np.any(bias != 0.0):
-        constant = ConstantOp(bias.astype(np.float32))
-        operands.append(place_constant(constant, linear, linear.bias))
-    linear.operands = operands
+def set_bias(layer: LinearOp | Conv2dOp, bias: NDArray[np.float64]) -> None:
+    """Let the layer add `bias` [outputs], rounded to single precision; zeros are no bias of a linear layer."""
+    operands = [layer.x, layer.weight]
+    if isinstance(layer, Conv2dOp) or np.any(bias != 0.0):
+        operands.append(place_constant(ConstantOp(bias.astype(np.float32)), layer, layer.bias))
+    if isinstance(layer, Conv2dOp):
+        behind = [] if layer.residual is None else [layer.residual]
+        layer.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [1, 1, 1, len(behind)])
+        operands += behind
+    layer.operands = operands
 
 
 def place_constant(constant: ConstantOp | SparseConstantOp, user: Operation, replaced: SSAValue | None) -> SSAValue:

@@ -41,7 +41,7 @@ def radix_layers(rng: np.random.Generator) -> list[ChainLayer]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("skipped", [(), ("pebble-merge-duplicate-neurons",)], ids=["merged", "nominal"])
+@pytest.mark.parametrize("skipped", [(), ("pebble-merge-equal-units",)], ids=["merged", "nominal"])
 def test_rows_alive_at_the_end_of_a_radixnet_are_those_that_scipy_finds(skipped: tuple[str, ...]) -> None:
     rng = np.random.default_rng(0)
     layers = radix_layers(rng)
@@ -60,7 +60,7 @@ import numpy as np
 from redpebble.driver.compiler import native_code
 from redpebble.options import Options
 from redpebble.models.radixnet import RadixNet
-options = Options(drop_dead_rows=True, skip_passes=("pebble-merge-duplicate-neurons",))
+options = Options(drop_dead_rows=True, skip_passes=("pebble-merge-equal-units",))
 native_code(RadixNet(16384, 6).build(np.random.default_rng(0)), options, cache=False)
 with open("/proc/self/status") as status:
     print(next(int(line.split()[1]) for line in status if line.startswith("VmHWM")))
@@ -77,7 +77,7 @@ def test_a_wide_network_is_compiled_in_less_memory_than_one_dense_matrix_takes()
 def test_dead_rows_of_the_graph_challenge_are_dropped_and_no_other() -> None:
     model = RadixNet(1024, 5).build(np.random.default_rng(0))
     images = radixnet_images(1024, 200, np.random.default_rng(1))
-    skipped = ("pebble-merge-duplicate-neurons",)
+    skipped = ("pebble-merge-equal-units",)
     plain = redpebble.compile(model, cache=False, skip_passes=skipped)
     dropping = redpebble.compile(model, cache=False, skip_passes=skipped, drop_dead_rows=True)
     np.testing.assert_array_equal(np.asarray(dropping(images)), np.asarray(plain(images)))

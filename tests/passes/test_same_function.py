@@ -11,11 +11,11 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.passes.kernels.annotate_io_bounds import AnnotateIoBounds
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
-from redpebble.passes.simplify.drop_dead_neurons import DropDeadNeurons
+from redpebble.passes.simplify.drop_dead_units import DropDeadUnits
 from redpebble.passes.simplify.fold_batch_norm import FoldBatchNorm
 from redpebble.passes.simplify.fold_constants import FoldConstants
 from redpebble.passes.simplify.fuse_layers import FuseLayers
-from redpebble.passes.simplify.merge_duplicate_neurons import MergeDuplicateNeurons
+from redpebble.passes.simplify.merge_equal_units import MergeEqualUnits
 from redpebble.passes.simplify.recognize_layers import RecognizeLayers
 from redpebble.passes.simplify.sparsify import Sparsify
 from redpebble.passes.tiles.form_tiles import FormTiles
@@ -28,8 +28,8 @@ SINGLE: tuple[ModulePass, ...] = (
     FoldBatchNorm(),
     FoldBatchNorm(keep=True),
     FuseLayers(),
-    DropDeadNeurons(),
-    MergeDuplicateNeurons(),
+    DropDeadUnits(),
+    MergeEqualUnits(),
     Sparsify(),
     Sparsify(densify=True),
     PermuteNeurons(seed=3),
@@ -46,8 +46,8 @@ PORTABLE: tuple[ModulePass, ...] = (
     FoldConstants(),
     FoldBatchNorm(),
     FuseLayers(),
-    DropDeadNeurons(),
-    MergeDuplicateNeurons(),
+    DropDeadUnits(),
+    MergeEqualUnits(),
     Sparsify(),
 )
 

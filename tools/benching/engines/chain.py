@@ -25,8 +25,8 @@ Floats = NDArray[np.float32]
 
 AS_THE_MODEL_SAYS = Options(
     skip_passes=(
-        "pebble-drop-dead-neurons",
-        "pebble-merge-duplicate-neurons",
+        "pebble-drop-dead-units",
+        "pebble-merge-equal-units",
         "pebble-sparsify",
         "pebble-discover-structure",
     )

@@ -1,0 +1,71 @@
+"""Drop neurons and channels that no connection leaves or enters.
+
+```mlir
+%h = pebble.linear %x, %w bias %b activation <relu> : (tensor<?x4xf32>, tensor<4x3xf32>, ...) -> tensor<?x3xf32>
+%y = pebble.linear %h, %v bias %c : (tensor<?x3xf32>, tensor<3x2xf32>, ...) -> tensor<?x2xf32>
+// -> row 0 of %v and column 1 of %w are zero
+%h = pebble.linear %x, %w_2 bias %b_2 activation <relu> : (tensor<?x4xf32>, tensor<4x1xf32>, ...) -> tensor<?x1xf32>
+%y = pebble.linear %h, %v_2 bias %c_plus_constant : (tensor<?x1xf32>, tensor<1x2xf32>, ...) -> tensor<?x2xf32>
+```
+
+A unit, a neuron here, without outgoing connections in any layer that reads it is dropped. One without incoming ones is
+the constant activation(bias): it is added to the biases of its readers, then dropped. A constant channel is left where
+a reader has pads, whose zeros would differ from it, or where a window stands between, unless it is zero. Dropping may
+leave other units dead, so this is repeated until nothing changes. At least one unit stays in a layer. A unit that
+touches NaN or inf stays, and so do the model's inputs.
+"""
+
+import numpy as np
+from typing_extensions import override
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from ..analysis.weights import has_incoming, has_outgoing
+from ..rewriting.erase_unused import erase_unused
+from ..rewriting.units import Layer, layers_with_units, units_of
+
+
+class DropDeadUnits(ModulePass):
+    """Drop neurons and channels without outgoing or incoming connections."""
+
+    name = "pebble-drop-dead-units"
+
+    @override
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        layers = layers_with_units(op)
+        # units without readers die from the last layer to the first, constants the other way round: each sweep in its
+        # direction finishes a chain of layers, so two or three rounds do for most models
+        changed = True
+        while changed:
+            dropped = sum(drop_dead(layer) for layer in reversed(layers))
+            changed = dropped + sum(drop_dead(layer) for layer in layers) > 0
+        erase_unused(op.body)
+
+
+def drop_dead(layer: Layer) -> bool:
+    """Drop the dead units of one layer; return whether there were any."""
+    units = units_of(layer)
+    if units is None:
+        return False
+    read = [reader.by_unit(has_outgoing(reader.weight)).any(axis=1) for reader in units.readers]
+    unread = ~np.logical_or.reduce(read)
+    constant = ~has_incoming(layer.weight) & ~unread
+    if not (unread | constant).any():
+        return False
+    values, finite = units.values_without_input(), units.finite()
+    constant &= np.isfinite(values).all(axis=0)
+    # constants stay where a reader's bias cannot take them all
+    for dead in (unread | constant, unread):
+        dropped = dead & finite
+        if dropped.all() and len(dropped):
+            dropped[0] = False
+        added = [np.where(constant & dropped, value, 0.0) for value in values]
+        biases = [reader.with_values(value) for reader, value in zip(units.readers, added, strict=True)]
+        if dropped.any() and all(reader.holds_bias(bias) for reader, bias in zip(units.readers, biases, strict=True)):
+            units.take(np.flatnonzero(~dropped))
+            for reader, bias in zip(units.readers, biases, strict=True):
+                if not np.array_equal(bias, reader.bias):
+                    reader.set_bias(bias)
+            return True
+    return False
