@@ -81,10 +81,9 @@ def inputs_at(weight: Weight, which: Indices) -> Weight:
     position = np.full(weight.shape[0], -1, dtype=np.int64)
     position[which] = np.arange(len(which))
     rows: Indices = position[weight.rows]
-    entries: Indices = np.flatnonzero(rows >= 0)
-    if np.any(np.diff(which) < 0):
-        # a column's entries stay together, in ascending rows
-        entries = entries[np.lexsort((rows[entries], weight.columns[entries]))]
+    stays = np.flatnonzero(rows >= 0)
+    # a column's entries stay together, in ascending rows
+    entries = stays if np.all(np.diff(which) > 0) else stays[np.lexsort((rows[stays], weight.columns[stays]))]
     pointers = _pointers(weight.columns[entries], weight.shape[1])
     return CscMatrix((len(which), weight.shape[1]), pointers, rows[entries], weight.values[entries])
 
@@ -95,7 +94,7 @@ def outputs_at(weight: Weight, which: Indices) -> Weight:
         return np.ascontiguousarray(weight[:, which])
     counts = np.diff(weight.pointers)[which]
     pointers = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
-    entries = np.repeat(weight.pointers[which] - pointers[:-1], counts) + np.arange(pointers[-1])
+    entries = np.repeat(weight.pointers[which] - pointers[:-1], counts) + np.arange(pointers[-1], dtype=np.int64)
     return CscMatrix((weight.shape[0], len(which)), pointers, weight.rows[entries], weight.values[entries])
 
 
