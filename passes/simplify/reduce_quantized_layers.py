@@ -17,7 +17,9 @@ stays at least.
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.ops.quantized_layers import QuantizedLayersOp
 from ..rewriting.erase_unused import erase_unused
@@ -33,10 +35,14 @@ class ReduceQuantizedLayers(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        layers = [
-            layer for inner in op.walk() if isinstance(inner, QuantizedLayersOp) for layer in layers_of_codes(inner)
-        ]
-        # both, as sums of equal neurons may be zero
-        while sum(drop_dead(layer) + merge_equal(layer) for layer in layers):
-            pass
+        for chain in [found for found in op.walk() if isinstance(found, QuantizedLayersOp)]:
+            layers, before = layers_of_codes(chain), {*chain.parameters}
+            # both, as sums of equal neurons may be zero
+            while sum(drop_dead(layer) + merge_equal(layer) for layer in layers):
+                pass
+            # constants stand in the order in which the chain reads them, whatever changed last
+            for value in chain.parameters:
+                if value not in before and isinstance(value.owner, Operation):
+                    value.owner.detach()
+                    Rewriter.insert_op(value.owner, InsertPoint.before(chain))
         erase_unused(op.body)
