@@ -156,7 +156,7 @@ class Units:
         rows = [self.layer.bias.astype(np.float32)]
         for constant in self.constants:
             if constant.array.shape[-1] > 1 or self.count == 1:
-                rows += constant.array.reshape(-1, self.count)
+                rows.extend(constant.array.reshape(-1, self.count))
         return rows
 
     def finite(self) -> Mask:

@@ -108,6 +108,21 @@ def test_neurons_with_nearly_equal_weights_stay_apart() -> None:
     assert widths(run(before, MergeEqualUnits())) == [2, 1]
 
 
+def test_neurons_whose_bias_and_constant_behind_add_up_to_the_same_stay_apart() -> None:
+    text = """func.func @main(%x: tensor<?x1xf32>) -> tensor<?x1xf32> {
+      %w = pebble.constant dense<1.0> : tensor<1x2xf32>
+      %b = pebble.constant dense<[0.0, 1.0]> : tensor<2xf32>
+      %c = pebble.constant dense<[1.0, 0.0]> : tensor<2xf32>
+      %v = pebble.constant dense<1.0> : tensor<2x1xf32>
+      %h = pebble.linear %x, %w bias %b activation <relu> : (tensor<?x1xf32>, tensor<1x2xf32>, tensor<2xf32>) ->
+          tensor<?x2xf32>
+      %s = pebble.add %h, %c : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+      %y = pebble.linear %s, %v : (tensor<?x2xf32>, tensor<2x1xf32>) -> tensor<?x1xf32>
+      func.return %y : tensor<?x1xf32>
+    }"""
+    assert widths(run(parse(text), MergeEqualUnits())) == [2, 1]
+
+
 WINDOW = "window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]>"
 CODES = "codes [#pebble.codes<u8 scale 1.0 zero 128>, #pebble.codes<u8 scale 1.0 zero 0>] activations [unit, unit]"
 UNITS = {
