@@ -142,7 +142,7 @@ class Units:
     layer: Layer
     steps: tuple[Step, ...]
     constants: tuple[Constant, ...]
-    """Of the steps, and of the layer beside weight and bias."""
+    """Constants of the steps, and of the layer beside weight and bias."""
     readers: tuple[Layer, ...]
 
     @property
