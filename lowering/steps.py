@@ -106,7 +106,7 @@ def _quantized_layers(op: QuantizedLayersOp, step: RowMajorStep) -> int:
 
 
 def _product(op: BatchMatmulTransposeBOp, step: RowMajorStep) -> int:
-    ProductStep(op, step, step.scratch).emit(*step.rows)
+    ProductStep(op, step).emit()
     return product_scratch_bytes(op, step.code.target)
 
 

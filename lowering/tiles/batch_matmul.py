@@ -19,19 +19,11 @@ from ...dialect.symbolic_sizes import product
 from ...dialect.tensors import shape_of
 from ..attention.form import ROWS
 from ..cpu_target import CpuTarget
-from ..llvm.builder import (
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    counted_loop,
-    float_at,
-    i64,
-    reduce_loop,
-)
+from ..llvm.builder import Code
+from ..llvm.flow import branch, call, fold, loop, select
 from ..llvm.transposition import rows_to_columns
-from ..llvm.vectors import FLOAT, int_constants
+from ..llvm.values import FLOAT_BYTES, I32, Floats, Number
+from ..llvm.vectors import int_constants
 from ..program import TiledRows, TileTime
 from .row_major import RowMajorStep
 
@@ -58,20 +50,20 @@ class ProductStep:
 
     op: BatchMatmulTransposeBOp
     step: RowMajorStep
-    scratch: ir.Value
 
-    def emit(self, begin: ir.Value, end: ir.Value) -> None:
-        """Emit the products of samples from `begin` to the one before `end`."""
-        builder, op, shapes = self.step.builder, self.op, self.step.sizes.shapes
+    def emit(self) -> None:
+        """Emit the products of a range of samples."""
+        op, step, shapes = self.op, self.step, self.step.sizes.shapes
         (*_, rows, depth), (*_, outputs, _) = (shapes[value] for value in (op.x, op.y))
-        sizes = [self.step.value(size) for size in (rows, outputs, depth)]
-        with counted_loop(builder, builder.sub(end, begin)) as done:
-            sample = builder.add(begin, done)
+        sizes = [step.number(size) for size in (rows, outputs, depth)]
+        first, end = (Number(step.builder, row) for row in step.rows)
+        with loop(end - first) as done:
+            sample = first + done
             addresses = [
-                float_at(builder, self.step.pointers[value], builder.mul(sample, self.step.value(product(of[-2:]))))
-                for value, of in ((value, shapes[value]) for value in (op.x, op.y, op.result))
+                step.buffer(value).at(sample * step.number(product(shapes[value][-2:])))
+                for value in (op.x, op.y, op.result)
             ]
-            builder.call(sample_product(self.step.code), [*addresses, self.scratch, *sizes])
+            call(sample_product(step.code), *addresses, step.scratch, *sizes)
 
 
 def sample_product(code: Code) -> ir.Function:
@@ -79,60 +71,63 @@ def sample_product(code: Code) -> ir.Function:
     lanes, columns = code.target.lanes, VECTORS * code.target.lanes
     height = ROWS[lanes][VECTORS]
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, y, result, scratch, rows, outputs, depth = args
-        vectors = code.lanes(builder)
-        last = builder.sub(rows, i64(1))
-        with counted_loop(builder, outputs, columns) as column:
-            left = builder.sub(outputs, column)
-            is_whole = builder.icmp_signed(">=", left, i64(columns))
-            count = builder.select(is_whole, i64(columns), left)
-            source = float_at(builder, y, builder.mul(column, depth))
-            builder.call(rows_to_columns(code, columns), [source, scratch, depth, depth, count, i64(columns)])
-            chosen = [_lanes_below(builder, count, first, lanes) for first in range(0, columns, lanes)]
-            with counted_loop(builder, rows, height) as first:
-                wanted = [builder.add(first, i64(row)) for row in range(height)]
-                numbers = [builder.select(builder.icmp_signed("<", last, row), last, row) for row in wanted]
-                lines = [float_at(builder, x, builder.mul(number, depth)) for number in numbers]
+    @code.kernel("sample_product")
+    def kernel(
+        x: Floats, y: Floats, result: Floats, scratch: Floats, rows: Number, outputs: Number, depth: Number
+    ) -> None:
+        vectors = code.lanes(x)
+        last = rows - 1
+        with loop(outputs, columns) as column:
+            # some rows of y, transposed; the last ones may be fewer
+            left = outputs - column
+            is_whole = left >= columns
+            count = select(is_whole, columns, left)
+            source = y.at(column * depth)
+            call(rows_to_columns(code, columns), source, scratch, depth, depth, count, columns)
+            chosen = [_lanes_below(count, first, lanes) for first in range(0, columns, lanes)]
+            with loop(rows, height) as first:
+                wanted = [first + row for row in range(height)]
+                numbers = [select(last < row, last, row) for row in wanted]
+                lines = [x.at(number * depth) for number in numbers]
 
-                def step(
-                    place: ir.Value, sums: Sequence[ir.Value], lines: Sequence[ir.Value] = lines
-                ) -> list[ir.Value]:
-                    line = float_at(builder, scratch, builder.mul(place, i64(columns)))
-                    right = [
-                        vectors.load(float_at(builder, line, i64(start)), FLOAT_BYTES * lanes)
-                        for start in range(0, columns, lanes)
-                    ]
+                def step(place: Number, sums: list[ir.Value], lines: Sequence[Floats] = lines) -> list[ir.Value]:
+                    line = scratch.at(place * columns)
+                    right = list(vectors.vectors(line, VECTORS))
                     following: list[ir.Value] = []
                     for row, address in enumerate(lines):
-                        value = vectors.splat(builder.load(float_at(builder, address, place), typ=FLOAT))
+                        value = vectors.splat(address[place])
                         own = sums[row * VECTORS : (row + 1) * VECTORS]
                         following += [vectors.fma(value, b, total) for b, total in zip(right, own, strict=True)]
                     return following
 
-                sums = reduce_loop(builder, depth, [vectors.splat(0.0)] * (height * VECTORS), step)
+                sums = fold(depth, [vectors.splat(0.0)] * (height * VECTORS), step)
                 starts = [
-                    float_at(
-                        builder, result, builder.add(builder.mul(number, outputs), builder.add(column, i64(offset)))
-                    )
+                    result.at(number * outputs + (column + offset))
                     for number in numbers
                     for offset in range(0, columns, lanes)
                 ]
-                with builder.if_else(is_whole, likely=True) as (whole, rest):
-                    with whole:
-                        for total, start in zip(sums, starts, strict=True):
-                            vectors.store(total, start)
-                    with rest:
-                        for index, (total, start) in enumerate(zip(sums, starts, strict=True)):
-                            vectors.store_chosen(total, start, chosen[index % VECTORS])
 
-    return code.function("sample_product", [POINTER] * 4 + [I64] * 3, body)
+                def whole(sums: Sequence[ir.Value] = sums, starts: Sequence[Floats] = starts) -> None:
+                    for total, start in zip(sums, starts, strict=True):
+                        vectors.store(total, start)
+
+                def rest(
+                    sums: Sequence[ir.Value] = sums,
+                    starts: Sequence[Floats] = starts,
+                    chosen: Sequence[ir.Value] = chosen,
+                ) -> None:
+                    for index, (total, start) in enumerate(zip(sums, starts, strict=True)):
+                        vectors.store_chosen(total, start.value, chosen[index % VECTORS])
+
+                branch(is_whole, whole, rest, likely=True)
+
+    return kernel
 
 
-def _lanes_below(builder: ir.IRBuilder, count: ir.Value, first: int, lanes: int) -> ir.Value:
+def _lanes_below(count: Number, first: int, lanes: int) -> ir.Value:
     """Return the lanes, columns from `first` on, that are before column `count`."""
-    kind = ir.VectorType(I32, lanes)
+    builder, kind = count.builder, ir.VectorType(I32, lanes)
     numbers = int_constants(range(first, first + lanes))
     undefined = ir.Constant(kind, ir.Undefined)
-    limit = builder.insert_element(undefined, builder.trunc(count, I32), ir.Constant(I32, 0))
+    limit = builder.insert_element(undefined, count.narrow(I32).value, ir.Constant(I32, 0))
     return builder.icmp_signed("<", numbers, builder.shuffle_vector(limit, undefined, int_constants([0] * lanes)))

@@ -8,7 +8,6 @@ are partly filled go through, the first stage's first. Only rows that are live a
 the others holds zeros already.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,21 +20,13 @@ from ...dialect.ops.tile import TileOp
 from ...dialect.ops.tile_chain import chain_of
 from ...dialect.ops.tile_dead_rows import DeadRowsAttr
 from ..kernels.kernel_form import OUTPUT_PADDING
-from ..llvm.builder import (
-    ALIGNMENT,
-    FLOAT_BYTES,
-    I64,
-    POINTER,
-    Code,
-    byte_at,
-    counted_loop,
-    float_at,
-    i64,
-)
+from ..llvm.builder import Code
 from ..llvm.call_tables import VECTOR_ROOM, ConstantTable
+from ..llvm.flow import branch, call, loop, select, when
 from ..llvm.transposition import columns_to_rows, rows_to_columns
+from ..llvm.values import ALIGNMENT, FLOAT_BYTES, Bytes, Floats, Longs, Number, Pointers
 from .emitters import emit
-from .live_row_columns import COUNT, FILLING, QUEUE_HEAD, ROW_NUMBER_BYTES, TileColumns, word_at
+from .live_row_columns import COUNT, FILLING, QUEUE_HEAD, ROW_NUMBER_BYTES, TileColumns
 from .tile_code import TileCode
 from .tile_memory import features_of
 
@@ -113,23 +104,19 @@ class RowCompaction:
 class _LiveTile(NamedTuple):
     """A tile on its way: columns, two buffers to work in, row numbers, and how many columns count."""
 
-    columns: ir.Value
-    target: ir.Value
-    spare: ir.Value
-    row_numbers: ir.Value
-    column_count: ir.Value
+    columns: Floats
+    target: Floats
+    spare: Floats
+    row_numbers: Longs
+    column_count: Number
 
 
 class _CallPointers(NamedTuple):
     """Arguments of every stage: the result's rows, the table of constants, and the thread's scratch memory."""
 
-    out: ir.Value
-    constants: ir.Value
-    scratch: ir.Value
-
-
-STAGE_ARGUMENTS = (*[POINTER] * 4, I64, *[POINTER] * 3)
-"""Types of the fields of `_LiveTile` and `_CallPointers`."""
+    out: Floats
+    constants: Pointers
+    scratch: Bytes
 
 
 @dataclass(frozen=True)
@@ -150,114 +137,117 @@ class RowCompactionCode:
         for stage in reversed(range(len(self.compaction.stages))):
             self._stage(stage)
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            rows, out, constants, scratch, begin, end = args
+        @self.code.kernel(self.name)
+        def kernel(rows: Floats, out: Floats, constants: Pointers, scratch: Bytes, begin: Number, end: Number) -> None:
             for queue in self.compaction.memory.queues:
                 for word in (COUNT, FILLING):
-                    builder.store(i64(0), word_at(builder, byte_at(builder, scratch, i64(queue)), i64(word)))
-            call = _CallPointers(out, constants, scratch)
-            with counted_loop(builder, builder.sub(end, begin), self.compaction.width) as index:
-                first = builder.add(begin, index)
-                tile = self._loaded(builder, rows, first, builder.sub(end, first), scratch)
-                self._call_stage(builder, 0, tile, call)
-            self._emit_rest(builder, call)
+                    scratch.after(queue).cast(Longs)[word] = 0
+            call_pointers = _CallPointers(out, constants, scratch)
+            with loop(end - begin, self.compaction.width) as index:
+                first = begin + index
+                tile = self._loaded(rows, first, end - first, scratch)
+                self._call_stage(0, tile, call_pointers)
+            self._emit_rest(call_pointers)
 
-        return self.code.function(self.name, [*[POINTER] * 4, I64, I64], body)
+        return kernel
 
-    def _loaded(
-        self, builder: ir.IRBuilder, rows: ir.Value, first: ir.Value, left: ir.Value, scratch: ir.Value
-    ) -> _LiveTile:
+    def _loaded(self, rows: Floats, first: Number, left: Number, scratch: Bytes) -> _LiveTile:
         """Return the tile of the rows from `first` on, of which `left` are left, after the code that loads it."""
-        memory, width, features = self.compaction.memory, i64(self.compaction.width), i64(self.compaction.features(0))
-        offsets = (memory.columns, *memory.layer_buffers, memory.row_numbers)
-        columns, target, spare, numbers = (byte_at(builder, scratch, i64(offset)) for offset in offsets)
-        count = builder.select(builder.icmp_signed("<", left, width), left, width)
-        source = float_at(builder, rows, builder.mul(first, features))
-        transpose = rows_to_columns(self.code, self.compaction.width)
-        builder.call(transpose, [source, columns, features, features, count, width])
-        with counted_loop(builder, count) as column:
-            builder.store(builder.add(first, column), word_at(builder, numbers, column))
+        memory, width, features = self.compaction.memory, self.compaction.width, self.compaction.features(0)
+        offsets = (memory.columns, *memory.layer_buffers)
+        columns, target, spare = (scratch.after(offset).cast(Floats) for offset in offsets)
+        numbers = scratch.after(memory.row_numbers).cast(Longs)
+        count = select(left < width, left, width)
+        source = rows.at(first * features)
+        call(rows_to_columns(self.code, width), source, columns, features, features, count, width)
+        with loop(count) as column:
+            numbers[column] = first + column
         return _LiveTile(columns, target, spare, numbers, count)
 
-    def _emit_rest(self, builder: ir.IRBuilder, call: _CallPointers) -> None:
+    def _emit_rest(self, pointers: _CallPointers) -> None:
         """Emit the stages of what queues hold at the end."""
         for stage in range(1, len(self.compaction.stages)):
-            queue = self._queue(builder, stage, call)
-            count = builder.load(word_at(builder, queue, i64(COUNT)), typ=I64)
-            with builder.if_then(builder.icmp_signed(">", count, i64(0))):
-                self._call_stage(builder, stage, self._queued(builder, stage, count, call), call)
+            count = self._queue(stage, pointers)[COUNT]
+            with when(count > 0):
+                self._call_stage(stage, self._queued(stage, count, pointers), pointers)
 
-    def _queue(self, builder: ir.IRBuilder, stage: int, call: _CallPointers) -> ir.Value:
-        return byte_at(builder, call.scratch, i64(self.compaction.memory.queues[stage - 1]))
+    def _queue(self, stage: int, pointers: _CallPointers) -> Longs:
+        return pointers.scratch.after(self.compaction.memory.queues[stage - 1]).cast(Longs)
 
-    def _queued(self, builder: ir.IRBuilder, stage: int, count: ir.Value, call: _CallPointers) -> _LiveTile:
+    def _queued(self, stage: int, count: Number, pointers: _CallPointers) -> _LiveTile:
         """Return the tile of a queue that is filled first."""
-        queue = self._queue(builder, stage, call)
-        filling = builder.load(word_at(builder, queue, i64(FILLING)), typ=I64)
-        tile = self._columns.queue_tile(builder, queue, i64(self.compaction.tile_bytes(stage)), filling)
-        target, spare = (byte_at(builder, call.scratch, i64(at)) for at in self.compaction.memory.layer_buffers)
+        queue = self._queue(stage, pointers)
+        tile = self._columns.queue_tile(queue, self.compaction.tile_bytes(stage), queue[FILLING])
+        target, spare = (pointers.scratch.after(at).cast(Floats) for at in self.compaction.memory.layer_buffers)
         return _LiveTile(tile.columns, target, spare, tile.row_numbers, count)
 
-    def _call_stage(self, builder: ir.IRBuilder, stage: int, tile: _LiveTile, call: _CallPointers) -> None:
-        builder.call(self.code.functions[f"{self.name}_stage{stage}"], [*tile, *call])
+    def _call_stage(self, stage: int, tile: _LiveTile, pointers: _CallPointers) -> None:
+        call(self.code.functions[f"{self.name}_stage{stage}"], *tile, *pointers)
 
     def _stage(self, stage: int) -> None:
         """Make the function of a stage; those of later ones are made."""
         last = stage == len(self.compaction.stages) - 1
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            call = _CallPointers(*args[5:])
-            tile = self._emit_layers(builder, stage, _LiveTile(*args[:5]), call)
-            liveness = byte_at(builder, call.scratch, i64(self.compaction.memory.liveness))
-            features = i64(features_of(self.compaction.stages[stage][-1].result))
-            builder.call(self._columns.find_live(), [tile.columns, features, tile.column_count, liveness])
+        @self.code.kernel(f"{self.name}_stage{stage}")
+        def kernel(
+            columns: Floats,
+            target: Floats,
+            spare: Floats,
+            row_numbers: Longs,
+            column_count: Number,
+            out: Floats,
+            constants: Pointers,
+            scratch: Bytes,
+        ) -> None:
+            pointers = _CallPointers(out, constants, scratch)
+            tile = self._emit_layers(stage, _LiveTile(columns, target, spare, row_numbers, column_count), pointers)
+            liveness = scratch.after(self.compaction.memory.liveness).cast(Longs)
+            features = features_of(self.compaction.stages[stage][-1].result)
+            call(self._columns.find_live(), tile.columns, features, tile.column_count, liveness)
             if last:
-                self._emit_rows_out(builder, tile, call.out, liveness)
+                self._emit_rows_out(tile, out, liveness)
             else:
-                self._emit_next_stage(builder, stage + 1, tile, call, liveness)
+                self._emit_next_stage(stage + 1, tile, pointers, liveness)
 
-        self.code.function(f"{self.name}_stage{stage}", STAGE_ARGUMENTS, body)
-
-    def _emit_layers(self, builder: ir.IRBuilder, stage: int, tile: _LiveTile, call: _CallPointers) -> _LiveTile:
+    def _emit_layers(self, stage: int, tile: _LiveTile, pointers: _CallPointers) -> _LiveTile:
         """Emit the layers of a stage; return the tile where it is then, with the other buffer as its target."""
         columns, target, spare = tile.columns, tile.target, tile.spare
+        scratch, tables, width = pointers.scratch, (self.constants, pointers.constants.value), self.compaction.width
         for layer in self.compaction.stages[stage]:
-            placed = {layer.x: columns, layer.result: target}
-            tables, width = (self.constants, call.constants), self.compaction.width
-            emit(layer, TileCode(self.code, builder, tables, width, call.scratch, {}, placed=placed))
+            placed = {layer.x: columns.value, layer.result: target.value}
+            emit(layer, TileCode(self.code, scratch.builder, tables, width, scratch.value, {}, placed=placed))
             columns, target, spare = target, spare, target
         return tile._replace(columns=columns, target=target, spare=columns)
 
-    def _emit_next_stage(
-        self, builder: ir.IRBuilder, stage: int, tile: _LiveTile, call: _CallPointers, liveness: ir.Value
-    ) -> None:
+    def _emit_next_stage(self, stage: int, tile: _LiveTile, pointers: _CallPointers, liveness: Longs) -> None:
         """Emit the way into a stage: as the tile is where nearly all columns are live, else column by column."""
         width = self.compaction.width
-        live = builder.load(liveness, typ=I64)
-        with builder.if_else(builder.icmp_signed(">", live, i64(width - width // DEAD_SHARE))) as (most, fewer):
-            with most:
-                self._call_stage(builder, stage, tile, call)
-            with fewer, builder.if_then(builder.icmp_signed(">", live, i64(0))):
-                queue = self._queue(builder, stage, call)
-                sizes = (self.compaction.features(stage), self.compaction.tile_bytes(stage))
-                features, tile_bytes = (i64(size) for size in sizes)
-                arguments = [tile.columns, tile.row_numbers, liveness, features, queue, tile_bytes]
-                builder.call(self._columns.append(), arguments)
-                count_at, filling_at = (word_at(builder, queue, i64(word)) for word in (COUNT, FILLING))
-                count = builder.load(count_at, typ=I64)
-                with builder.if_then(builder.icmp_signed(">=", count, i64(width))):
-                    full = self._queued(builder, stage, i64(width), call)
-                    # what did not fit stands in the other tile
-                    builder.store(builder.sub(count, i64(width)), count_at)
-                    builder.store(builder.sub(i64(1), builder.load(filling_at, typ=I64)), filling_at)
-                    self._call_stage(builder, stage, full, call)
+        live = liveness[0]
 
-    def _emit_rows_out(self, builder: ir.IRBuilder, tile: _LiveTile, out: ir.Value, liveness: ir.Value) -> None:
+        def as_it_is() -> None:
+            self._call_stage(stage, tile, pointers)
+
+        def column_by_column() -> None:
+            with when(live > 0):
+                queue = self._queue(stage, pointers)
+                features, tile_bytes = self.compaction.features(stage), self.compaction.tile_bytes(stage)
+                arguments = (tile.columns, tile.row_numbers, liveness, features, queue, tile_bytes)
+                call(self._columns.append(), *arguments)
+                count = queue[COUNT]
+                with when(count >= width):
+                    full = self._queued(stage, count.constant(width), pointers)
+                    # what did not fit stands in the other tile
+                    queue[COUNT] = count - width
+                    queue[FILLING] = 1 - queue[FILLING]
+                    self._call_stage(stage, full, pointers)
+
+        branch(live > width - width // DEAD_SHARE, as_it_is, column_by_column)
+
+    def _emit_rows_out(self, tile: _LiveTile, out: Floats, liveness: Longs) -> None:
         """Emit the writing of live rows to `out`."""
-        features = i64(features_of(self.compaction.stages[-1][-1].result))
-        with builder.if_then(builder.icmp_signed(">", builder.load(liveness, typ=I64), i64(0))):
-            width, rows = i64(self.compaction.width), tile.target
-            transpose = columns_to_rows(self.code, self.compaction.width)
+        features = features_of(self.compaction.stages[-1][-1].result)
+        with when(liveness[0] > 0):
+            width, rows = self.compaction.width, tile.target
             # all columns: those that do not count are no copies of the last one that does
-            builder.call(transpose, [tile.columns, rows, features, features, width, width])
-            builder.call(self._columns.write_rows(), [rows, tile.row_numbers, liveness, features, out])
+            call(columns_to_rows(self.code, width), tile.columns, rows, features, features, width, width)
+            call(self._columns.write_rows(), rows, tile.row_numbers, liveness, features, out)
