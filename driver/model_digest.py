@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..frontend.errors import ModelError
 from ..frontend.reading.model_file import read_file
-from ..runtime.store.file_digests import Stamp, recalled_digest, remember_digest, stamp
+from ..runtime.store.cache import Stamp, recalled_digest, remember_digest, stamp
 
 if TYPE_CHECKING:
     # what is in the cache is found without a library that reads models

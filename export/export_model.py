@@ -24,8 +24,7 @@ from .sparse_networks.node_format import node_identity
 from .writing.constant_origins import ConstantOrigin, Form, origin_of
 from .writing.initializers import Initializers
 from .writing.node_builder import NodeBuilder
-from .writing.node_names import Naming
-from .writing.unique_names import Names
+from .writing.node_names import Names, Naming
 
 
 class Exported(NamedTuple):

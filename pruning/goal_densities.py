@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ..driver.model_rows import state_rows
 from ..runtime.memory import return_free_memory
-from .allocation import Option
-from .budgets import Allocation, densities_of, options_of, sparsest, uniform, within_loss, within_time
+from .budgets import Allocation, Option, densities_of, options_of, sparsest, uniform, within_loss, within_time
 from .folded_solver import FoldedSolver
 from .layer_prices import LayerPrices
 from .layers import PrunableLayer

@@ -6,9 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .layer_prices import Kind, LayerPrices
+from .layer_prices import ANCHORS, UNEVEN_ANCHORS, Anchor, Correction, Kind, LayerPrices, correction_of
 from .layers import PrunableLayer
-from .price_corrections import ANCHORS, UNEVEN_ANCHORS, Anchor, Correction, correction_of
 from .runs.layer_times import LayerClock
 from .solving.methods import Sparsity
 from .solving.structures import Structure

@@ -42,10 +42,9 @@ from .goal_densities import DensityChoice
 from .layer_prices import LayerPrices
 from .loss_estimates import LossEstimate
 from .losses import Loss, Losses, variance_lost
-from .method_trials import MethodTrial, method_trials
-from .method_trials import densities_of as trial_densities
 from .options import Goal, Precision, PruneOptions
-from .report import Pruned, PrunedLayer, PruneReport, state_pruning
+from .report import MethodTrial, Pruned, PrunedLayer, PruneReport, method_trials, state_pruning
+from .report import densities_of as trial_densities
 from .runs.calibration_data import batches_of
 from .runs.call_sizes import CallSizes
 from .runs.folds import Split, shuffled, split_batches

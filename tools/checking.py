@@ -20,7 +20,7 @@ from ..ort.any_model import session
 from ..ort.model_looks import holds_networks
 from ..ort.provider.register import register
 from ..verification.compare import CheckPlan, Run, agree, compare_runs
-from ..verification.input_choice import Feeds, InputChoice
+from ..verification.feeds import Feeds, InputChoice
 from ..verification.oracle import Comparison, Oracle, Tolerance, exact_session, session_options
 from .console.console import console
 from .console.working import working

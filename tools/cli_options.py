@@ -168,7 +168,7 @@ def samples_of(precision: Precision, data: Path | None) -> "dict[str, NDArray[An
     Raises:
         ValueError: int8 comes without samples, float32 with some, or the file cannot be understood.
     """
-    from ..verification.input_choice import arrays_of
+    from ..verification.feeds import arrays_of
 
     if precision is Precision.INT8 and data is None:
         raise ValueError("int8 needs samples: --precision int8 --data SAMPLES.npz")

@@ -44,7 +44,7 @@ def check(
     Inputs are random, or those of --inputs.
     """
     from ..verification.compare import CheckPlan
-    from ..verification.input_choice import InputChoice
+    from ..verification.feeds import InputChoice
     from ..verification.oracle import Tolerance
     from .checking import check_against, check_model
 
@@ -76,7 +76,7 @@ def bench(
     `session` is redpebble.session, which runs every model; `native` is redpebble.compile, without onnxruntime, which
     runs models that are covered from end to end.
     """
-    from ..verification.input_choice import InputChoice
+    from ..verification.feeds import InputChoice
     from ..verification.measuring import Budget
     from .benching.model_bench import OURS, BenchPlan
     from .commands import bench_and_print

@@ -38,9 +38,8 @@ from .explain.saved_orders import (
     schedule_lines,
 )
 from .explain.search_watch import SearchWatch, end_where_asked, watched_search
-from .explain.sweep import SweepRequest, sweep, sweep_report
-from .explain.sweep_plot import check_plot, draw_sweeps
-from .explain.totals import total_line
+from .explain.story import total_line
+from .explain.sweep import SweepRequest, check_plot, draw_sweeps, sweep, sweep_report
 from .explain.written_story import story_of, write_story
 from .headline import gain_sentence, print_gain
 from .inspection import NOTHING_SHOWN, Inspection

@@ -153,7 +153,7 @@ def optimize(
     """
     from ..options import Options
     from ..verification.compare import CheckPlan
-    from ..verification.input_choice import InputChoice
+    from ..verification.feeds import InputChoice
     from ..verification.oracle import Tolerance
     from .commands import OptimizeRequest, OutputFiles, optimize_model
     from .inspection import Inspection

@@ -15,9 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .quantized_sums import Codes, with_scales, without_scales
+from .quantized_sums import Codes, packed_numbers, unpacked_numbers, with_scales, without_scales
 from .replicas import Bytes, Replicas
-from .wide_bits import packed_numbers, unpacked_numbers
 
 Floats = NDArray[np.float32]
 

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .replicas import Bytes, Replicas
-from .wide_bits import packed_numbers, unpacked_numbers
 
 Floats = NDArray[np.float32]
 
@@ -103,3 +102,21 @@ def with_scales(codes: Codes) -> Bytes:
 def without_scales(blocks: Bytes) -> Codes:
     """Return the codes that `with_scales` made bytes of."""
     return Codes(blocks[:, :-4], np.ascontiguousarray(blocks[:, -4:]).view(np.float32)[:, 0])
+
+
+# Whole numbers of a few bits each, bit by bit: the highest ones of a row come first.
+
+
+def packed_numbers(numbers: NDArray[np.uint8], bits: int) -> Bytes:
+    """Return the lowest bits of numbers [rows, count], packed [rows, bits * count / 8]; count is a multiple of 8."""
+    places = range(bits - 1, -1, -1)
+    return np.concatenate([np.packbits(numbers & np.uint8(1 << place), axis=1) for place in places], axis=1)
+
+
+def unpacked_numbers(packed: Bytes, bits: int, count: int) -> NDArray[np.uint8]:
+    """Return the numbers [rows, count] of what was packed."""
+    numbers = np.unpackbits(packed[:, : count // 8], axis=1)
+    for place in range(1, bits):
+        numbers += numbers
+        numbers |= np.unpackbits(packed[:, place * count // 8 : (place + 1) * count // 8], axis=1)
+    return numbers

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
-from .input_choice import Feeds, InputChoice
+from .feeds import Feeds, InputChoice
 from .oracle import Comparison, Oracle, Tolerance, compare, worst
 
 Run = Callable[[Feeds], Sequence[Any]]

@@ -30,7 +30,7 @@ from ...pruning.report import PruneReport
 from ...pruning.runs.timing import feeds_with_rows
 from ...pruning.solving.methods import METHODS
 from ...tools.console.console import console
-from ...verification.input_choice import arrays_of
+from ...verification.feeds import arrays_of
 from ...verification.measuring import Budget, Call, interleave
 from ...verification.oracle import Oracle, session_options
 

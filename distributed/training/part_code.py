@@ -25,7 +25,7 @@ from ...passes.training.tape import Tape
 from ...runtime.jit import emit_object, host_target
 from ...runtime.network import Network
 from ...training.native_step import StepOptions, make_native
-from ..parts.check_calls import check_calls
+from ..parts.compile_part import check_calls
 from ..parts.module_text import OWN, module_of, put_constants
 from ..parts.part_file import Part
 from ..parts.steps import Call, Receive

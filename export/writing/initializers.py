@@ -14,7 +14,7 @@ from ...sparse.csr import CscMatrix
 from ..original import Array, Original, content_key
 from .compact_weights import compact_edges
 from .constant_origins import ConstantOrigin, Form, form_of
-from .unique_names import Names
+from .node_names import Names
 
 LITERAL = "constant"
 """Names of the shapes and bounds that an operator of a later opset takes as inputs."""

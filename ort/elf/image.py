@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from .object_file import HEADER, RELA, SECTION, SYMBOL
-from .relocation import Machine
+from .object_file import HEADER, RELA, SECTION, SYMBOL, Machine
 
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _ENTRY = struct.Struct("<qQ")

@@ -33,11 +33,12 @@ from .object_file import (
     SHT_PROGBITS,
     ElfError,
     ElfObject,
+    Machine,
     Relocation,
     Section,
+    machine_of,
     read_object,
 )
-from .relocation import Machine, machine_of
 
 
 def generic_object(llvm_ir: str, what: str) -> bytes:

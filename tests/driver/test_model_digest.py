@@ -12,7 +12,7 @@ import pytest
 
 from redpebble.driver.model_digest import model_digest
 from redpebble.models.zoo import build, save
-from redpebble.runtime.store.file_digests import SETTLED_SECONDS
+from redpebble.runtime.store.cache import SETTLED_SECONDS
 
 
 @pytest.fixture

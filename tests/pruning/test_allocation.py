@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 
 from redpebble.kernels.machine import Machine
-from redpebble.pruning.allocation import Option, allocated
-from redpebble.pruning.budgets import densities_of, options_of, sparsest, uniform, within_loss, within_time
+from redpebble.pruning.budgets import (
+    Option,
+    allocated,
+    densities_of,
+    options_of,
+    sparsest,
+    uniform,
+    within_loss,
+    within_time,
+)
 from redpebble.pruning.layer_prices import GRID, LayerPrices
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.options import Goal, PruneOptions

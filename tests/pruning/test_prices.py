@@ -3,11 +3,10 @@
 import pytest
 
 from redpebble.kernels.machine import Machine
-from redpebble.pruning.layer_prices import LayerPrices
+from redpebble.pruning.layer_prices import Anchor, Correction, LayerPrices, correction_of
 from redpebble.pruning.layers import PrunableLayer
 from redpebble.pruning.measured_prices import measured_corrections
 from redpebble.pruning.options import Goal, PruneOptions
-from redpebble.pruning.price_corrections import Anchor, Correction, correction_of
 from redpebble.pruning.runs.call_sizes import CallSizes
 from redpebble.pruning.runs.layer_times import LayerClock
 from redpebble.pruning.runs.timing import MeasuredTimes

@@ -3,8 +3,7 @@
 import re
 
 from redpebble.pruning.loss_estimates import LossEstimate
-from redpebble.pruning.method_trials import MethodTrial
-from redpebble.pruning.report import PrunedLayer, PruneReport
+from redpebble.pruning.report import MethodTrial, PrunedLayer, PruneReport
 from redpebble.pruning.runs.timing import MeasuredTimes
 from redpebble.tools.pruning.page import prune_page
 

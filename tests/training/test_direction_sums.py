@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from redpebble.training.direction_sums import BLOCK, DirectionSums, decoded, encoded
+from redpebble.training.quantized_sums import packed_numbers, unpacked_numbers
 from redpebble.training.replicas import Alone
-from redpebble.training.wide_bits import packed_numbers, unpacked_numbers
 
 Floats = NDArray[np.float32]
 

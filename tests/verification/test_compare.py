@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from redpebble.verification.compare import CheckPlan, Feeds, compare_runs
-from redpebble.verification.input_choice import InputChoice
+from redpebble.verification.feeds import InputChoice
 from redpebble.verification.oracle import Oracle, Tolerance, compare
 
 

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir
 import pytest
 
-from redpebble.verification.input_choice import InputChoice, arrays_of
+from redpebble.verification.feeds import InputChoice, arrays_of
 
 VALUES = np.random.default_rng(2).standard_normal((40, 24)).astype(np.float32)
 

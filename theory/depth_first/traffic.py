@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...kernels.tile_traffic import TileTraffic
+from ...kernels.tile_costs import TileTraffic
 from ...sparse.csr import CsrPattern, Indices
 from ...sparse.neuron_graph import NEIGHBOURS, chain_graph
 from ..compiled import compiled

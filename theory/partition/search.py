@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from ...sparse.csr import CsrPattern
 from ..compiled import compiled
-from .balance import dealt_by_weight, most_connections
-from .hypergraph import LayerHypergraph, layer_hypergraph
+from .hypergraph import LayerHypergraph, dealt_by_weight, layer_hypergraph, most_connections
 from .partition import (
     FREE,
     LayerPattern,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ...foundation.log import LOG
 from ...frontend.reading.model_source import read_model, read_runnable_model
-from ...verification.input_choice import InputChoice
+from ...verification.feeds import InputChoice
 from ...verification.measuring import Budget, Timing, interleave
 from .engines.aligned import aligned
 from .engines.engines import ENGINES, Loaded, load_engines

@@ -8,17 +8,22 @@ from typing import Final
 
 import numpy as np
 
+from ...dialect.ops.images import Conv2dOp
+from ...dialect.ops.layers import LinearOp
 from ...dialect.reports.layer_report import LayerReport
 from ...driver.placement import Placement
+from ...frontend.import_model import Imported
+from ...frontend.multiply_adds import value_shapes
 from ...kernels.formats import dense_outputs
 from ...kernels.machine import Machine
 from ...kernels.prediction import predicted_us
 from ...kernels.tile_widths import measured_rows, time_of_rows
 from ...kernels.work import Layer
+from ...passes.analysis.data_movement import FreeSizes, module_movement
 from ...sparse.csr import CONNECTION_BYTES
 from .attention_table import AttentionLine
 from .explanation import Explanation
-from .lowering_levels import Level, Lowering
+from .lowering_levels import BATCHES, Level, Lowering
 
 MANY_LAYERS: Final = 16
 """From this number of layers on, layers whose names differ only in numbers share a line."""
@@ -181,3 +186,32 @@ def dense_gflops(machine: Machine) -> float:
     width, side = 64, 256
     layer = Layer(side, np.full(side, side, dtype=np.int64), stored="dense")
     return 2e-3 * side * side * width / predicted_us(dense_outputs.FAMILY.name, layer, width, machine)
+
+
+# One total: what all layers of a model take together for a batch.
+
+
+def total_line(imported: Imported, layers: Sequence[LayerReport]) -> str:
+    """Return the times of all layers together, by batch; empty for one layer, or where rows or times are unknown."""
+    if len(layers) < 2 or not all(layer.predicted_us for layer in layers):
+        return ""
+    texts: list[str] = []
+    for batch in BATCHES:
+        rows = _rows(imported, batch)
+        if any(layer.name not in rows for layer in layers):
+            return ""
+        texts.append(f"{_text(layer_times(layers, [rows[layer.name] for layer in layers]))} at batch {batch}")
+    return f"all {len(layers)} layers, one after the other on one thread: {', '.join(texts)}"
+
+
+def _rows(imported: Imported, batch: int) -> dict[str, int]:
+    """Return the rows of layers by name: of images as many as there are pixels, of texts as there are tokens."""
+    moved = module_movement(imported.module, FreeSizes(batch, by_value=value_shapes(imported.model, batch)))
+    return {one.name: one.rows for one in moved if isinstance(one.op, LinearOp | Conv2dOp)}
+
+
+def _text(times: Sequence[LayerTime]) -> str:
+    predicted = sum(one.predicted_us for one in times)
+    measured = [one.measured_us for one in times if one.measured_us is not None]
+    known = f", {sum(measured):,.0f} measured" if len(measured) == len(times) else ""
+    return f"{predicted:,.0f} us predicted{known}"

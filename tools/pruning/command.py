@@ -12,7 +12,7 @@ from ...foundation.atomic_files import write_text
 from ...pruning.options import PruneOptions
 from ...pruning.prune import pruned
 from ...pruning.report import Pruned, PruneReport
-from ...verification.input_choice import arrays_of
+from ...verification.feeds import arrays_of
 from ..console.console import console
 from ..console.progress_bar import progress_bar
 from ..explain.page.markup import byte_text

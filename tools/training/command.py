@@ -18,7 +18,7 @@ from ...training.optimizers import OptimizerName
 from ...training.options import Exchange, FinetuneOptions, Schedule
 from ...training.replicas import Alone, Replicas
 from ...training.samples import Samples, Task
-from ...verification.input_choice import arrays_of
+from ...verification.feeds import arrays_of
 from ..console.console import console, progress_console
 from ..console.progress_bar import progress_bar
 from ..json_reports import write_report

@@ -4,8 +4,7 @@ import struct
 
 import pytest
 
-from redpebble.ort.elf.object_file import EM_X86_64, ElfError
-from redpebble.ort.elf.relocation import machine_of
+from redpebble.ort.elf.object_file import EM_X86_64, ElfError, machine_of
 
 LEAST, MOST = -(1 << 31), (1 << 31) - 1
 

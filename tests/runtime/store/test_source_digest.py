@@ -5,8 +5,7 @@ import os
 import time
 from pathlib import Path
 
-from redpebble.runtime.store.cache import source_digest
-from redpebble.runtime.store.file_digests import SETTLED_SECONDS
+from redpebble.runtime.store.cache import SETTLED_SECONDS, source_digest
 
 
 def test_a_digest_is_remembered_until_a_source_changes_whatever_its_size_and_time(tmp_path: Path) -> None:

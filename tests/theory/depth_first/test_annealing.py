@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from redpebble.kernels.tile_traffic import TileTraffic
+from redpebble.kernels.tile_costs import TileTraffic
 from redpebble.sparse.csr import CsrPattern
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
 from redpebble.theory.depth_first.traffic import FAR_SHARE, NEAR_SHARE, Caches, Group, ScheduleCosts, row_traffic

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.patterns.similar_rows import first_alike
-from redpebble.theory.partition.balance import most_connections
-from redpebble.theory.partition.hypergraph import layer_hypergraph
+from redpebble.theory.partition.hypergraph import layer_hypergraph, most_connections
 from redpebble.theory.partition.partition import Owners, layer_traffic
 from redpebble.theory.partition.search import greedy_names, match_parts
 from tests.support.random_patterns import Matrix, layers, pattern_of_matrix

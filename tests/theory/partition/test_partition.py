@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from redpebble.theory.partition.balance import dealt_by_weight, loads_of, most_connections
+from redpebble.theory.partition.hypergraph import dealt_by_weight, loads_of, most_connections
 from redpebble.theory.partition.partition import (
     Owners,
     Partition,

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redpebble.models.radixnet import RadixNet, radixnet_patterns
-from redpebble.theory.partition.balance import most_connections
-from redpebble.theory.partition.hypergraph import layer_hypergraph
+from redpebble.theory.partition.hypergraph import layer_hypergraph, most_connections
 from redpebble.theory.partition.partition import (
     LayerPattern,
     Partition,

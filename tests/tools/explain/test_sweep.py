@@ -12,8 +12,7 @@ from redpebble.tools.explain.memory_sizes import memory_sizes, spread_sizes
 from redpebble.tools.explain.neuron_graphs import FlatModel, flat_model
 from redpebble.tools.explain.saved_orders import ScheduleRequest, SearchBudget, find_schedule, schedule_lines
 from redpebble.tools.explain.search_watch import SearchWatch, end_where_asked, watched_search
-from redpebble.tools.explain.sweep import Sweep, SweepRequest, sweep, sweep_report
-from redpebble.tools.explain.sweep_plot import draw_sweeps
+from redpebble.tools.explain.sweep import Sweep, SweepRequest, draw_sweeps, sweep, sweep_report
 from redpebble.tools.tables import schedule_table, sweep_table
 
 MEMORY = 12

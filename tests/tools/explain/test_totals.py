@@ -5,7 +5,7 @@ import re
 import onnx
 
 from redpebble.options import Options
-from redpebble.tools.explain.totals import total_line
+from redpebble.tools.explain.story import total_line
 from redpebble.tools.explain_commands import native_report, simplified
 from tests.support.image_models import ImageModel
 from tests.support.quantized_models import pruned_network
