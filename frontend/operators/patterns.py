@@ -71,6 +71,13 @@ class Match:
         assert isinstance(found, kind)
         return found
 
+    def items(self, name: str, kind: type[T]) -> tuple[T, ...]:
+        """Return the items of a tuple at a hole, none where the hole was left out."""
+        found = self.holes.get(name, ())
+        assert isinstance(found, tuple)
+        items = cast("tuple[object, ...]", found)
+        return tuple(item for item in items if isinstance(item, kind))
+
     def number(self, name: str, default: float) -> float:
         """Return the number at a hole, or another one where the hole was left out."""
         return self.get(name, float) if name in self.holes else default
@@ -216,6 +223,31 @@ class Hole(Pattern):
         match.bind(self.name, value)
 
 
+@dataclass(frozen=True)
+class Once(Pattern):
+    """A value that so many nodes read, and that is no output."""
+
+    inside: Pattern
+    readers: int = 1
+
+    def meet(self, value: onnx_ir.Value | None, match: Match) -> None:
+        if value is None or not is_read(value, self.readers):
+            raise match.mismatch(f"a value of {self.readers} reader{'s' * (self.readers != 1)}", value)
+        self.inside.meet(value, match)
+
+
+@dataclass(frozen=True)
+class That(Pattern):
+    """A value that a question is true of."""
+
+    text: str
+    holds: Callable[[Conversion, onnx_ir.Value], bool]
+
+    def meet(self, value: onnx_ir.Value | None, match: Match) -> None:
+        if not self.holds(match.conversion, match.behind(value)):
+            raise match.mismatch(self.text, value)
+
+
 class _Any(Pattern):
     def meet(self, value: onnx_ir.Value | None, match: Match) -> None:
         """Accept whatever it is, and none."""
@@ -290,7 +322,10 @@ class NodePattern(Pattern):
                 match.bind(accepted.name, found)
             elif found != accepted and not (isinstance(accepted, list) and found in accepted):
                 raise Mismatch(f"{self.operator.name} with {name}={accepted}", f"{found}", len(match.nodes))
-        given = [*node.inputs, *[None] * len(self.inputs)][: len(self.inputs)]
+        count = len(self.inputs)
+        given, rest = [*node.inputs, *[None] * count][:count], node.inputs[count + ("axes" in self.attributes) :]
+        if any(rest):
+            raise Mismatch(f"{self.operator.name} of {count} inputs", f"{len(node.inputs)}", len(match.nodes))
         orders = (given, given[::-1]) if self.operator.commutes else (given,)
         match.first([partial(self._meet_inputs, order, match) for order in orders])
 
@@ -316,13 +351,17 @@ class Operator:
 
 
 ADD: Final = Operator("Add", commutes=True)
+CAST: Final = Operator("Cast")
+CONCAT: Final = Operator("Concat")
 DIV: Final = Operator("Div")
 EXP: Final = Operator("Exp")
 EXPAND: Final = Operator("Expand")
 GATHER: Final = Operator("Gather")
 GATHER_ELEMENTS: Final = Operator("GatherElements")
 GATHER_ND: Final = Operator("GatherND")
+IS_NAN: Final = Operator("IsNaN")
 LEAKY_RELU: Final = Operator("LeakyRelu")
+MATMUL: Final = Operator("MatMul")
 MUL: Final = Operator("Mul", commutes=True)
 REDUCE_MIN: Final = Operator("ReduceMin")
 REDUCE_SUM: Final = Operator("ReduceSum")
@@ -330,8 +369,22 @@ RESHAPE: Final = Operator("Reshape")
 SCATTER_ELEMENTS: Final = Operator("ScatterElements")
 SCATTER_ND: Final = Operator("ScatterND")
 SLICE: Final = Operator("Slice")
+SOFTMAX: Final = Operator("Softmax")
 SUB: Final = Operator("Sub")
+TRANSPOSE: Final = Operator("Transpose")
 UNSQUEEZE: Final = Operator("Unsqueeze")
+WHERE: Final = Operator("Where")
+
+
+def matched(conversion: Conversion, pattern: Pattern, value: onnx_ir.Value) -> Match | None:
+    """Return what fits of a value before the node that is converted, None where it does not."""
+    match = Match(conversion)
+    return match if match.fault_of(partial(pattern.meet, value, match)) is None else None
+
+
+def is_read(value: onnx_ir.Value, readers: int = 1) -> bool:
+    """Return whether so many nodes read a value, and it is no output."""
+    return len(value.uses()) == readers and not value.is_graph_output()
 
 
 def _same(left: object, right: object) -> bool:

@@ -9,6 +9,7 @@ They may be taken before what moves values, or behind it.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.elementwise import ActivateOp, MulOp
 from ..folding.known_sizes import is_known
 from .conversion import Conversion
+from .patterns import Match, Once, Pattern, is_read
 from .quantized_operands import codes_attribute, made_by, output_kind
 
 MOST_STEPS: Final = 8
@@ -28,7 +30,7 @@ MOST_STEPS: Final = 8
 class Scaled(NamedTuple):
     """A value times a number, and the node that says so."""
 
-    operator: str
+    node: onnx_ir.Node
     before: onnx_ir.Value
     factor: float
 
@@ -77,18 +79,45 @@ class RowSteps(NamedTuple):
         return x
 
 
-def rounded(conversion: Conversion, value: onnx_ir.Value) -> Rounded | None:
-    """Return a value before it was rounded to codes by one scale and zero that are given; None where it was not."""
+def rounded(conversion: Conversion, value: onnx_ir.Value, readers: int | None = None) -> Rounded | None:
+    """Return a value before it was rounded to codes by one scale and zero that are given; None where it was not.
+
+    With `readers`, so many nodes read the value, and only one its codes.
+    """
     back = value.producer() if made_by(value, "DequantizeLinear") else None
     codes = None if back is None else back.inputs[0]
     there = None if codes is None else codes.producer()
     if back is None or there is None or there.op_type != "QuantizeLinear" or there.inputs[0] is None:
+        return None
+    if readers is not None and not (is_read(value, readers) and is_read(there.outputs[0])):
         return None
     kind, parameters = output_kind(there), ([*node.inputs, None][1:3] for node in (there, back))
     first, second = (codes_attribute(conversion, scale, zero, kind) for scale, zero in parameters)
     if first is None or first != second:
         return None
     return Rounded(there.inputs[0], first.rounding, (back, there))
+
+
+@dataclass(frozen=True)
+class Rounding(Pattern):
+    """A value that is rounded to codes, again and again: the hole gets the roundings, the first one first.
+
+    Nothing else reads what is rounded, nor the codes; the result has so many readers. None for any.
+    """
+
+    name: str
+    inside: Pattern
+    readers: int | None = 1
+
+    def meet(self, value: onnx_ir.Value | None, match: Match) -> None:
+        value, readers = match.behind(value), self.readers
+        roundings: list[ActivationAttr] = []
+        while (found := rounded(match.conversion, value, readers)) is not None:
+            roundings.append(found.rounding)
+            match.nodes += found.nodes
+            value, readers = found.before, None if readers is None else 1
+        match.bind(self.name, tuple(reversed(roundings)))
+        (self.inside if readers is None else Once(self.inside, readers)).meet(value, match)
 
 
 def scaled(conversion: Conversion, value: onnx_ir.Value) -> Scaled | None:
@@ -101,11 +130,11 @@ def scaled(conversion: Conversion, value: onnx_ir.Value) -> Scaled | None:
     assert right is not None
     number = number_of_value(conversion, right)
     if number is not None and node.op_type == "Div":
-        return Scaled("Div", left, 1.0 / number) if number else None
+        return Scaled(node, left, 1.0 / number) if number else None
     if number is not None:
-        return Scaled("Mul", left, number)
+        return Scaled(node, left, number)
     number = number_of_value(conversion, left)
-    return Scaled("Mul", right, number) if number is not None and node.op_type == "Mul" else None
+    return Scaled(node, right, number) if number is not None and node.op_type == "Mul" else None
 
 
 def number_of_value(conversion: Conversion, value: onnx_ir.Value, most: int = MOST_STEPS) -> float | None:

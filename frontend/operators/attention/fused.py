@@ -16,7 +16,7 @@ from ....dialect.tensors import DYNAMIC, shape_of
 from ...folding.known_sizes import is_known, shape_words
 from ..conversion import Conversion, Converter, NotCovered
 from .fused_past import PastInputs, in_one, present
-from .past_keys import LENGTH, RANK
+from .operands import LENGTH, RANK
 from .products import COMPARED_SINCE, HEADS_LAST, mask_of
 
 ROWS_RANK: Final = 3

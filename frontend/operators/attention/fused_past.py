@@ -10,7 +10,7 @@ from ....dialect.ops.movement import ConcatOp, SplitOp
 from ....dialect.symbolic_sizes import ONE, Size
 from ...folding.known_sizes import is_known, shape_words
 from ..conversion import Conversion, NotCovered
-from .past_keys import LENGTH, RANK
+from .operands import LENGTH, RANK
 from .products import HEADS_LAST
 
 Pair = tuple[SSAValue, SSAValue]

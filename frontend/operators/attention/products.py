@@ -27,9 +27,8 @@ from ....dialect.symbolic_sizes import ONE, Size, SymbolicShape
 from ...folding.known_sizes import is_known, shape_words
 from ..conversion import Conversion, NotCovered
 from ..row_steps import RowSteps
-from .past_keys import RANK, appended, before_swap
+from .operands import RANK, Shared, appended, before_swap, shared_heads
 from .scores import Mask, Scores, scores_of
-from .shared_heads import Shared, shared_heads
 
 HEADS_LAST = (0, 2, 1, 3)
 """[B, heads, S, features] to [B, S, heads, features], and back."""
@@ -105,7 +104,7 @@ def _operands(conversion: Conversion, scores: Scores, values: RowSteps) -> _Oper
         found = [shared_heads(conversion, one.value) for one in shared]
         shared = found if found[0].copies == found[1].copies else shared
     nodes = (*swapped.nodes, *shared[0].nodes, *shared[1].nodes)
-    parts = [appended(one.value) for one in shared]
+    parts = [appended(conversion, one.value) for one in shared]
     past = [conversion.tensor_of(part.past) for part in parts if part is not None]
     # what is rounded is the past, too
     if len(past) == len(parts) and not any(one.steps for one in steps[1:]):

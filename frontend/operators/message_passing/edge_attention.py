@@ -106,7 +106,7 @@ def _scores(end: str) -> NodePattern:
 ZEROS: Final = Filled("", "zeros", is_zero)
 LOGITS: Final = Hole("logits", LEAKY_RELU.optional(ADD(_scores("sources"), _scores("targets")), alpha=Hole("slope")))
 # zeros, or the least score of all where that is larger: no score is less
-LEAST: Final = EXPAND(ADD(REDUCE_MIN(LOGITS), ANY), ANY)
+LEAST: Final = EXPAND(ADD(REDUCE_MIN(LOGITS, ANY), ANY), ANY)
 LARGEST: Final = _scattered(
     Choice(
         {
