@@ -32,7 +32,7 @@ def check_made_nodes(count: int, held: int) -> None:
     accepted = MADE_NODES + GROWTH * held
     if count > accepted:
         raise TooManyNodesError(
-            f"the graph has {count} nodes with functions written out, accepted are {accepted} for the {held} it holds"
+            f"expected at most {accepted} nodes for the {held} of the graph, got {count} with functions written out"
         )
 
 
@@ -50,7 +50,7 @@ def check_made(name: str, shape: Sequence[int], item_bytes: int, held: int) -> N
     size = prod(shape) * item_bytes
     if size > allowance(held):
         raise UnsupportedModelError(
-            f"sparse tensor {name}: {size} bytes with its zeros, accepted are {allowance(held)} for the {held} it holds"
+            f"sparse tensor {name}: expected at most {allowance(held)} bytes for the {held} it holds, got {size}"
         )
 
 
@@ -61,4 +61,4 @@ def check_width(name: str, shape: Sequence[int]) -> None:
         UnsupportedModelError: it has too many rows or columns.
     """
     if max(shape, default=0) > WIDEST:
-        raise UnsupportedModelError(f"sparse tensor {name}: shape {list(shape)}, accepted are sizes up to {WIDEST}")
+        raise UnsupportedModelError(f"sparse tensor {name}: expected sizes up to {WIDEST}, got shape {list(shape)}")

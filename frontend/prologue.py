@@ -276,7 +276,7 @@ def _input(value: SSAValue, attributes: DictionaryAttr) -> PrologueInput:
     kind = value.type.description.data if isinstance(value.type, ForeignType) else _tensor_kind(value.type)
     if kind not in DTYPES:
         accepted = ", ".join(DTYPES)
-        raise UnsupportedModelError(f"input {text}: {kind} is not covered, accepted are {accepted}")
+        raise UnsupportedModelError(f"input {text}: expected {accepted}, got {kind}")
     return PrologueInput(text, DTYPES[kind], _sizes(text, texts_of(attributes.data.get(DIMS))))
 
 

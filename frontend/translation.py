@@ -170,7 +170,7 @@ class _Translation:
             raise NotCovered(f" is not covered{instead}")
         for value in filter(None, node.inputs):
             if self._may_be_overridden(value):
-                raise NotCovered(f": initializer {value.name} is a graph input, too, accepted is one that is none")
+                raise NotCovered(f": expected initializer {value.name} to be no graph input, got one")
         conversion = Conversion(node, self._scope.opset_of(node.domain), self._scope)
         try:
             results = converter(conversion)
@@ -191,7 +191,7 @@ class _Translation:
     def _advice(self, reason: Exception) -> str:
         """Return which options make the node covered; empty where there are none."""
         options = size_options(self._model) if isinstance(reason, UnknownImage) else ""
-        return f", which {options} states" if options else ""
+        return f"; {options} states them" if options else ""
 
     def _check_moves(self, conversion: Conversion) -> None:
         """Keep a node as it is where values would be moved for nothing: none of its layers can gain.
@@ -317,7 +317,7 @@ class _Translation:
         for value, argument in zip(self._arguments, self._block.args, strict=True):
             if isinstance(argument.type, ForeignType) and not self._keep_foreign:
                 kind = argument.type.description.data
-                raise UnsupportedModelError(f"input {value.name}: {kind} is not covered, accepted is a float tensor")
+                raise UnsupportedModelError(f"input {value.name}: expected a float tensor, got {kind}")
 
     def _result(self, output: onnx_ir.Value) -> SSAValue:
         array = constant_array(output, self._model.ir_version)
@@ -330,7 +330,7 @@ class _Translation:
         if result is None:
             kind = describe(output.type)
             raise UnsupportedModelError(
-                f"output {output.name} is a {kind} that is given, accepted is one computed here"
+                f"expected output {output.name} as a value computed here, got a {kind} that is given"
             )
         return result
 

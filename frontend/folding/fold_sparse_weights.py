@@ -135,7 +135,7 @@ def _check_count(count: int, given: int) -> None:
         ValueError: too many.
     """
     if count > max(MOST_ENTRIES, given):
-        raise ValueError(f"{count} entries made of {given}, accepted are {MOST_ENTRIES}")
+        raise ValueError(f"expected at most {MOST_ENTRIES} entries, got {count} of {given}")
 
 
 def _zeros(query: _Query) -> SparseValue | None:

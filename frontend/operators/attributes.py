@@ -124,7 +124,7 @@ def check_attributes(conversion: Conversion) -> None:
             if default is None or value != default:
                 place = "" if node is own else f" of {node.op_type} {node.name or node.outputs[0].name}"
                 accepted = "none" if default is None else _text(default)
-                raise NotCovered(f"attribute {name}={_text(value)}{place}, accepted is {accepted}")
+                raise NotCovered(f"expected {name}={accepted}{place}, got {_text(value)}")
 
 
 def attribute_or_default(conversion: Conversion, node: onnx_ir.Node, name: str) -> Plain | None:

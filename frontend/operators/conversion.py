@@ -128,7 +128,7 @@ class Conversion:
         """
         value = self.input(index)
         if value is None:
-            raise NotCovered(f"input {index} is left out, accepted is a float tensor")
+            raise NotCovered(f"expected a float tensor as input {index}, got none")
         return self.tensor_of(value)
 
     def tensor_of(self, value: onnx_ir.Value) -> SSAValue:
@@ -148,7 +148,7 @@ class Conversion:
         if operand is None or not is_f32_tensor(operand.type):
             kind = describe(value.type) or kind
             rank = " of unknown rank" if kind == "tensor(float)" and value.shape is None else ""
-            raise NotCovered(f"input {value.name} is {kind}{rank}, accepted is tensor(float) of known rank")
+            raise NotCovered(f"expected tensor(float) of known rank as input {value.name}, got {kind}{rank}")
         return operand
 
     def sizes(self, value: SSAValue) -> SymbolicShape:
@@ -213,7 +213,7 @@ class Conversion:
         target = target_of(self.sizes(x), sizes)
         if target is None:
             shapes = f"{shape_words(self.sizes(x))} to {shape_words(sizes)}"
-            raise NotCovered(f"reshape of {shapes} leaves several sizes open, accepted is one")
+            raise NotCovered(f"expected a reshape that leaves one size open, got {shapes}")
         return self.emit(ReshapeOp(x, target)).result
 
     def transpose(self, x: SSAValue, axes: Sequence[int]) -> SSAValue:
@@ -227,7 +227,7 @@ class Conversion:
             NotCovered: there is no such axis.
         """
         if not -rank <= axis < rank:
-            raise NotCovered(f"axis {axis} of a tensor of rank {rank}, accepted are {-rank} to {rank - 1}")
+            raise NotCovered(f"expected axis {-rank} to {rank - 1} of a tensor of rank {rank}, got {axis}")
         return axis % rank
 
 

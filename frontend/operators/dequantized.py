@@ -25,7 +25,7 @@ def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
     """
     result, kind = conversion.node.outputs[0], conversion.attribute("output_dtype")
     if not yields_floats(kind):
-        raise NotCovered("its results are no floats of 32 bits, accepted are these")
+        raise NotCovered("expected results of 32-bit floats, got others")
     rounded = _rounded_steps(conversion)
     if rounded is not None:
         return [rounded]

@@ -31,7 +31,7 @@ def broadcast(conversion: Conversion, left: SSAValue, right: SSAValue, *, into_l
     sizes = broadcast_sizes(*sides)
     if sizes is None or (into_left and sizes != sides[0]):
         texts = " and ".join(shape_words(side) for side in sides)
-        raise NotCovered(f"operands {texts}, accepted are sizes that are equal by number or name, or 1")
+        raise NotCovered(f"expected sizes that are equal by number or name, or 1, got operands {texts}")
     return sizes
 
 
@@ -92,13 +92,13 @@ def _convert_with_numbers(kind: str, defaults: Mapping[str, float], conversion: 
 def _convert_gelu(conversion: Conversion) -> Sequence[SSAValue]:
     form = conversion.text("approximate", "none")
     if form not in ("none", "tanh"):
-        raise NotCovered(f"attribute approximate={form}, accepted are none and tanh")
+        raise NotCovered(f"expected approximate=none or tanh, got {form}")
     return [_activate(conversion, conversion.tensor(0), "gelu" if form == "none" else "gelu_tanh")]
 
 
 def _convert_gelu_of_microsoft(conversion: Conversion) -> Sequence[SSAValue]:
     if conversion.scope.writes_opset < ERF_SINCE:
-        raise NotCovered(f"is written with Erf, which opset {ERF_SINCE} brought")
+        raise NotCovered(f"expected opset {ERF_SINCE} for Erf, got an older one")
     return _convert_plain("gelu", conversion)
 
 
@@ -122,7 +122,7 @@ def _convert_clip(conversion: Conversion) -> Sequence[SSAValue]:
 
 def _clip(conversion: Conversion, x: SSAValue, low: float, high: float) -> SSAValue:
     if isnan(low) or isnan(high):
-        raise NotCovered("a bound is NaN, accepted are numbers and infinities")
+        raise NotCovered("expected numbers and infinities as bounds, got NaN")
     return _activate(conversion, x, "clip", low, high)
 
 
@@ -131,7 +131,7 @@ def _bound(conversion: Conversion, index: int, default: float) -> float:
         return default
     bound = conversion.constant(index)
     if bound is None or bound.size != 1:
-        raise NotCovered(f"input {('min', 'max')[index - 1]} is no float constant, accepted is a constant scalar")
+        raise NotCovered(f"expected a constant scalar as input {('min', 'max')[index - 1]}, got another value")
     return float(bound.reshape(()))
 
 
@@ -140,10 +140,10 @@ def _convert_limit(kind: Literal["largest", "least"], conversion: Conversion) ->
     constants = [conversion.constant(index) for index in range(len(conversion.node.inputs))]
     numbers = [index for index, array in enumerate(constants) if array is not None and array.size == 1]
     if len(constants) != 2 or len(numbers) != 1:
-        raise NotCovered("the values of two tensors or of one, accepted are those of a tensor and a constant scalar")
+        raise NotCovered("expected a tensor and a constant scalar, got two tensors, or one")
     x, bound = conversion.tensor(1 - numbers[0]), constants[numbers[0]]
     if bound is None or bound.ndim > len(conversion.sizes(x)):
-        raise NotCovered("a constant of higher rank than the values, accepted is a scalar")
+        raise NotCovered("expected a scalar, got a constant of higher rank than the values")
     limit = float(bound.reshape(()))
     if kind == "largest" and limit == 0:
         return [_activate(conversion, x, "relu")]
@@ -153,10 +153,10 @@ def _convert_limit(kind: Literal["largest", "least"], conversion: Conversion) ->
 def _convert_pow(conversion: Conversion) -> Sequence[SSAValue]:
     exponent = conversion.any_constant(1)
     if exponent is None or exponent.size != 1:
-        raise NotCovered("the exponent is no constant scalar, accepted are -1, -0.5, 0.5, 1, 2 and 3")
+        raise NotCovered("expected a constant exponent of -1, -0.5, 0.5, 1, 2 or 3, got another value")
     x = conversion.tensor(0)
     if exponent.ndim > len(conversion.sizes(x)):
-        raise NotCovered(f"the exponent has rank {exponent.ndim}, accepted is at most the rank of the base")
+        raise NotCovered(f"expected an exponent of at most the rank of the base, got rank {exponent.ndim}")
     match float(exponent.reshape(())):
         case -1.0:
             return [_activate(conversion, x, "reciprocal")]
@@ -171,7 +171,7 @@ def _convert_pow(conversion: Conversion) -> Sequence[SSAValue]:
         case 3.0:
             return [conversion.emit(MulOp(_activate(conversion, x, "square"), x)).result]
         case other:
-            raise NotCovered(f"the exponent is {other}, accepted are -1, -0.5, 0.5, 1, 2 and 3")
+            raise NotCovered(f"expected the exponent -1, -0.5, 0.5, 1, 2 or 3, got {other}")
 
 
 _PLAIN: Final = MappingProxyType(

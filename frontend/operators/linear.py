@@ -51,7 +51,7 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
 
 def _computed_product(conversion: Conversion) -> SSAValue:
     """Return the product of two computed operands [..., M, K] and [..., K, N], as of DLRM's features."""
-    without_weight = NotCovered(_without_weight(conversion, "neither operand is a float constant"))
+    without_weight = NotCovered(_without_weight(conversion, "two computed operands"))
     if not conversion.scope.all_native:
         raise without_weight
     x, y = conversion.tensor(0), conversion.tensor(1)
@@ -60,9 +60,7 @@ def _computed_product(conversion: Conversion) -> SSAValue:
         raise without_weight
     if not is_known(left[-1]) or left[-1].coefficient > MOST_INNER:
         shapes = f"{shape_words(left)} by {shape_words(right)}"
-        raise NotCovered(
-            f"neither operand is a float constant, {shapes}, accepted are {MOST_INNER} values in a sum or less"
-        )
+        raise NotCovered(f"expected a constant operand, or at most {MOST_INNER} values in a sum, got {shapes}")
     swapped = conversion.transpose(y, _last_two_swapped(len(right)))
     return conversion.emit(BatchMatmulTransposeBOp(x, swapped)).result
 
@@ -78,7 +76,7 @@ class Stack:
         self.vector = len(shape) == 1
         """Whether the axis of outputs was not there and is to be dropped."""
         if not shape:
-            raise NotCovered(f"weight {name} is a scalar, accepted is rank 1 or more")
+            raise NotCovered(f"expected weight {name} of rank 1 or more, got a scalar")
         self.lead = shape[:-2]
         self.variant = "" if not self.vector and not mirrored else "column" if self.vector else "transposed"
 
@@ -100,15 +98,15 @@ def _without_weight(conversion: Conversion, what: str) -> str:
     types = {value.dtype for value in map(conversion.input, (0, 1)) if value is not None and value.dtype is not None}
     others = sorted(str(one.name).lower() for one in types - {onnx_ir.DataType.FLOAT})
     if others:
-        return f"operands are {' and '.join(others)}, accepted are float and float16"
-    return f"{what}, accepted is a constant weight"
+        return f"expected float or float16 operands, got {' and '.join(others)}"
+    return f"expected a constant weight, got {what}"
 
 
 def _times_weight(conversion: Conversion, x: SSAValue, stack: Stack) -> SSAValue:
     """Return the product of `x` with the weight on its side, in MatMul's shape."""
     sizes = conversion.sizes(x)
     if not sizes:
-        raise NotCovered("the activation is a scalar, accepted is rank 1 or more")
+        raise NotCovered("expected an activation of rank 1 or more, got a scalar")
     x_is_vector = len(sizes) == 1
     if x_is_vector:
         rows = conversion.reshape(x, (ONE, *sizes))
@@ -136,7 +134,7 @@ def _without_promoted(conversion: Conversion, result: SSAValue, *, x_is_vector: 
 def _stacked(conversion: Conversion, rows: SSAValue, stack: Stack) -> SSAValue:
     """Return rows times the matrices of a stack; leading axes of the weight pair up with those of the rows."""
     if prod(stack.lead) > STACK_LIMIT:
-        raise NotCovered(f"weight {stack.name} stacks {prod(stack.lead)} matrices, accepted are {STACK_LIMIT}")
+        raise NotCovered(f"expected at most {STACK_LIMIT} matrices in weight {stack.name}, got {prod(stack.lead)}")
     sizes = conversion.sizes(rows)
     missing = len(stack.lead) + 2 - len(sizes)
     if missing > 0:
@@ -168,7 +166,7 @@ def _cut(conversion: Conversion, rows: SSAValue, axis: int, count: int) -> Seque
     if size == ONE:
         return [rows] * count
     if size != Size.known(count):
-        raise NotCovered(f"axis {axis} of the activation is {size}, accepted is 1 or the weight's {count}")
+        raise NotCovered(f"expected 1 or the weight's {count} as axis {axis} of the activation, got {size}")
     return conversion.emit(SplitOp(rows, axis, [1] * count)).parts
 
 
@@ -183,11 +181,11 @@ def convert_gemm(conversion: Conversion) -> Sequence[SSAValue]:
     right = weight is not None
     weight = weight if right else conversion.weight(0)
     if weight is None or len(weight.shape) != 2:
-        raise NotCovered(_without_weight(conversion, "neither A nor B is a float constant of rank 2"))
+        raise NotCovered(_without_weight(conversion, "computed A and B, or a rank other than 2"))
     name = _name(conversion, 1 if right else 0)
     x = conversion.tensor(0 if right else 1)
     if len(conversion.sizes(x)) != 2:
-        raise NotCovered(f"the activation has rank {len(conversion.sizes(x))}, accepted is 2")
+        raise NotCovered(f"expected an activation of rank 2, got {len(conversion.sizes(x))}")
     flipped = (conversion.integer("transB", 0) != 0) if right else (conversion.integer("transA", 0) == 0)
     transposed = (conversion.integer("transA", 0) != 0) if right else (conversion.integer("transB", 0) == 0)
     if transposed:
@@ -237,7 +235,7 @@ def _with_addend(conversion: Conversion, layer: LinearInput, beta: np.float32) -
         return _plus(conversion, conversion.emit(LinearOp(layer.x, layer.weight)).result, beta)
     row = addend.reshape(-1)
     if row.size not in (1, outputs):
-        raise NotCovered(f"C has {row.size} values, accepted are 1 and {outputs}")
+        raise NotCovered(f"expected C of 1 or {outputs} values, got {row.size}")
     bias = np.broadcast_to(row if beta == 1.0 else row * beta, (outputs,))
     plain = beta == 1.0 and addend.shape == (outputs,)
     emitted = conversion.emit_constant(bias, _name(conversion, 2), "" if plain else f"row{outputs}*{float(beta)!r}")

@@ -33,7 +33,7 @@ def _convert_reshape(conversion: Conversion) -> Sequence[SSAValue]:
     output = conversion.node.outputs[0]
     declared = conversion.scope.declared_sizes(output)
     if declared is None:
-        raise NotCovered("the shape is computed from values, accepted is one that follows from the shapes of inputs")
+        raise NotCovered("expected a shape that follows from the shapes of inputs, got one computed from values")
     return [conversion.reshape(x, declared)]
 
 
@@ -48,14 +48,14 @@ def reshaped(conversion: Conversion, source: SymbolicShape, target: ShapeValue) 
     for axis, size in enumerate(target.sizes):
         if size.coefficient == 0 and copies:
             if axis >= len(source):
-                raise NotCovered(f"the shape copies axis {axis} of {shape_words(source)}, accepted are its axes")
+                raise NotCovered(f"expected a copy of one of the axes of {shape_words(source)}, got axis {axis}")
             sizes.append(source[axis])
         elif size.coefficient < -1 or (size.coefficient < 0 and not is_known(size)):
-            raise NotCovered(f"the shape has a size of {size}, accepted is -1 or more")
+            raise NotCovered(f"expected sizes of -1 or more in the shape, got {size}")
         else:
             sizes.append(size)
     if sizes.count(Size.known(-1)) > 1:
-        raise NotCovered("the shape leaves several sizes open, accepted is one")
+        raise NotCovered("expected a shape that leaves one size open, got several")
     if Size.known(-1) not in sizes:
         return tuple(sizes)
     unknown = sizes.index(Size.known(-1))
@@ -68,7 +68,7 @@ def _left_over(whole: Size, rest: Size) -> Size:
     """Return the size that stands for -1 when `rest` is the product of the others and `whole` of the input's."""
     size = whole / rest if rest.coefficient else None
     if size is None or (is_known(size) and size.coefficient.denominator != 1):
-        raise NotCovered(f"the shape makes {rest} times anything of {whole} values, accepted is a divisor")
+        raise NotCovered(f"expected a divisor of {whole} values in the shape, got {rest} times anything")
     return size
 
 
@@ -77,7 +77,7 @@ def _convert_flatten(conversion: Conversion) -> Sequence[SSAValue]:
     sizes = conversion.sizes(x)
     axis = conversion.integer("axis", 1)
     if not -len(sizes) <= axis <= len(sizes):
-        raise NotCovered(f"attribute axis={axis}, accepted are {-len(sizes)} to {len(sizes)}")
+        raise NotCovered(f"expected axis={-len(sizes)} to {len(sizes)}, got {axis}")
     axis = axis + len(sizes) if axis < 0 else axis
     return [conversion.reshape(x, (product(sizes[:axis]), product(sizes[axis:])))]
 
@@ -94,7 +94,7 @@ def axes_of(conversion: Conversion, since: int) -> tuple[int, ...] | None:
         return None
     axes = conversion.integers(1)
     if axes is None:
-        raise NotCovered("the axes are computed from values, accepted are constant axes")
+        raise NotCovered("expected constant axes, got axes computed from values")
     return axes
 
 
@@ -104,12 +104,12 @@ def _convert_squeeze(conversion: Conversion) -> Sequence[SSAValue]:
     axes = axes_of(conversion, 13)
     if axes is None:
         if not all(is_known(size) for size in sizes):
-            raise NotCovered(f"no axes for an input {shape_words(sizes)}, accepted are axes or known sizes")
+            raise NotCovered(f"expected axes, or known sizes, got no axes for an input {shape_words(sizes)}")
         return [conversion.reshape(x, tuple(size for size in sizes if size != ONE))]
     dropped = {conversion.axis(axis, len(sizes)) for axis in axes}
     for axis in sorted(dropped):
         if sizes[axis] != ONE:
-            raise NotCovered(f"axis {axis} to squeeze has size {sizes[axis]}, accepted is 1")
+            raise NotCovered(f"expected size 1 of axis {axis} to squeeze, got {sizes[axis]}")
     return [conversion.reshape(x, tuple(size for axis, size in enumerate(sizes) if axis not in dropped))]
 
 
@@ -117,7 +117,7 @@ def _convert_unsqueeze(conversion: Conversion) -> Sequence[SSAValue]:
     x = conversion.tensor(0)
     axes = axes_of(conversion, 13)
     if axes is None:
-        raise NotCovered("no axes, accepted are constant axes")
+        raise NotCovered("expected constant axes, got none")
     sizes = list(conversion.sizes(x))
     rank = len(sizes) + len(axes)
     for axis in sorted({conversion.axis(axis, rank) for axis in axes}):
@@ -131,7 +131,7 @@ def _convert_transpose(conversion: Conversion) -> Sequence[SSAValue]:
     axes = conversion.integer_list("perm")
     axes = tuple(reversed(range(rank))) if axes is None else tuple(conversion.axis(axis, rank) for axis in axes)
     if sorted(axes) != list(range(rank)):
-        raise NotCovered(f"attribute perm={list(axes)}, accepted is a permutation of 0 to {rank - 1}")
+        raise NotCovered(f"expected perm as a permutation of 0 to {rank - 1}, got {list(axes)}")
     return [conversion.transpose(x, axes)]
 
 
@@ -141,7 +141,7 @@ def _convert_concat(conversion: Conversion) -> Sequence[SSAValue]:
     for part in () if conversion.scope.all_native else parts:
         sizes = conversion.sizes(part)
         if axis < len(sizes) and not is_known(sizes[axis]):
-            raise NotCovered(f"an input {shape_words(sizes)} along axis {axis}, accepted is a known size there")
+            raise NotCovered(f"expected a known size along axis {axis}, got an input {shape_words(sizes)}")
     left = [part for part in parts if conversion.sizes(part)[axis : axis + 1] != NOTHING] or parts[:1]
     return [conversion.emit(ConcatOp(left, axis)).result if len(left) > 1 else left[0]]
 
@@ -152,17 +152,17 @@ def _convert_expand(conversion: Conversion) -> Sequence[SSAValue]:
         raise NotCovered("it only copies, and no layer of its own gains by it")
     x, target = conversion.tensor(0), conversion.shape_value(1)
     if target is None or target.scalar:
-        raise NotCovered("the shape is computed from values, accepted is one that follows from the shapes of inputs")
+        raise NotCovered("expected a shape that follows from the shapes of inputs, got one computed from values")
     sizes = conversion.sizes(x)
     result = broadcast_sizes(sizes, target.sizes)
     if result is None:
-        raise NotCovered(f"{shape_words(sizes)} is expanded to {shape_words(target.sizes)}, accepted is what it fits")
+        raise NotCovered(f"expected a shape that {shape_words(sizes)} fits, got {shape_words(target.sizes)}")
     x = conversion.reshape(x, (ONE,) * (len(result) - len(sizes)) + sizes)
     for axis, size in enumerate(result):
         if size == conversion.sizes(x)[axis]:
             continue
         if not is_known(size) or not 0 < size.coefficient <= MOST_COPIES:
-            raise NotCovered(f"{size} copies along axis {axis}, accepted are 1 to {MOST_COPIES}")
+            raise NotCovered(f"expected 1 to {MOST_COPIES} copies along axis {axis}, got {size}")
         x = conversion.emit(ConcatOp([x] * int(size.coefficient), axis)).result
     return [x]
 
@@ -172,7 +172,7 @@ def _convert_split(conversion: Conversion) -> Sequence[SSAValue]:
     sizes = conversion.sizes(x)
     axis = conversion.axis(conversion.integer("axis", 0), len(sizes))
     if not is_known(sizes[axis]):
-        raise NotCovered(f"axis {axis} of the input has size {sizes[axis]}, accepted is a known size")
+        raise NotCovered(f"expected a known size of axis {axis} of the input, got {sizes[axis]}")
     return conversion.emit(SplitOp(x, axis, _split_sizes(conversion, int(sizes[axis].coefficient)))).parts
 
 
@@ -180,7 +180,7 @@ def _split_sizes(conversion: Conversion, whole: int) -> Sequence[int]:
     """Return the sizes of the parts: an attribute before opset 13, an input since, else as equal as can be."""
     given = conversion.integer_list("split") if conversion.opset < 13 else conversion.integers(1)
     if given is None and conversion.opset >= 13 and conversion.has_input(1):
-        raise NotCovered("the sizes are computed from values, accepted are constant sizes")
+        raise NotCovered("expected constant sizes, got sizes computed from values")
     if given is not None:
         return given
     count = conversion.integer("num_outputs", len(conversion.node.outputs))
@@ -196,7 +196,7 @@ def _convert_dropout(conversion: Conversion) -> Sequence[SSAValue]:
     """Inference only; the mask is not covered."""
     training = conversion.any_constant(2)
     if conversion.has_input(2) and (training is None or bool(np.any(training))):
-        raise NotCovered("input training_mode is not constantly false, accepted is inference")
+        raise NotCovered("expected inference, got input training_mode that is not constantly false")
     refuse_further_outputs(conversion)
     return [conversion.tensor(0)]
 
@@ -209,7 +209,7 @@ def refuse_further_outputs(conversion: Conversion) -> None:
     """
     for index, output in enumerate(conversion.node.outputs[1:], start=1):
         if output.uses() or output.is_graph_output():
-            raise NotCovered(f"output {index} ({output.name}) is used, accepted is output 0 alone")
+            raise NotCovered(f"expected only output 0 to be used, got output {index} ({output.name})")
 
 
 def _convert_cast(conversion: Conversion) -> Sequence[SSAValue]:
@@ -218,7 +218,7 @@ def _convert_cast(conversion: Conversion) -> Sequence[SSAValue]:
     if is_rounding(conversion.node):
         return [conversion.emit(ActivateOp(x, ActivationAttr.of("bfloat16"))).result]
     if target != onnx_ir.DataType.FLOAT:
-        raise NotCovered(f"attribute to={element_name(target)}, accepted is float")
+        raise NotCovered(f"expected to=float, got {element_name(target)}")
     return [x]
 
 

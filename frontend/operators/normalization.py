@@ -29,7 +29,7 @@ def _known_tail(sizes: SymbolicShape, axis: int) -> int:
     """
     tail = product(sizes[axis:])
     if not is_known(tail) or tail.coefficient == 0:
-        raise NotCovered(f"an input {shape_words(sizes)} from axis {axis} on, accepted are known sizes there")
+        raise NotCovered(f"expected known sizes from axis {axis} on, got an input {shape_words(sizes)}")
     return int(tail.coefficient)
 
 
@@ -68,27 +68,27 @@ def _parameter(conversion: Conversion, index: int, shape: tuple[int, ...]) -> SS
     """
     value, array = conversion.input(index), conversion.constant(index)
     if value is None or array is None:
-        raise NotCovered(f"input {index} is no float constant, accepted is a constant parameter")
+        raise NotCovered(f"expected a constant float parameter as input {index}, got another value")
     name = value.name or ""
     try:
         row = np.broadcast_to(array, shape).reshape(-1)
     except ValueError:
         text = "x".join(map(str, array.shape)) or "scalar"
-        raise NotCovered(f"parameter {name} has shape {text}, accepted is {'x'.join(map(str, shape))}") from None
+        raise NotCovered(f"expected shape {'x'.join(map(str, shape))} of parameter {name}, got {text}") from None
     return conversion.emit_constant(row, name, "" if array.shape == row.shape else f"row{shape}")
 
 
 def _convert_batch_norm(conversion: Conversion) -> Sequence[SSAValue]:
     """Inference only: before opset 14 further outputs mean training, since then the attribute does."""
     if conversion.integer("training_mode", 0) != 0:
-        raise NotCovered("attribute training_mode=1, accepted is 0")
+        raise NotCovered("expected training_mode=0, got 1")
     if conversion.integer("spatial", 1) != 1:
-        raise NotCovered("attribute spatial=0, accepted is 1")
+        raise NotCovered("expected spatial=1, got 0")
     refuse_further_outputs(conversion)
     x = conversion.tensor(0)
     sizes = conversion.sizes(x)
     if len(sizes) < 2 or not is_known(sizes[1]):
-        raise NotCovered(f"an input {shape_words(sizes)}, accepted is rank 2 or more with a known size of axis 1")
+        raise NotCovered(f"expected rank 2 or more with a known size of axis 1, got an input {shape_words(sizes)}")
     scale, bias, mean, variance = (_parameter(conversion, index, (int(sizes[1].coefficient),)) for index in range(1, 5))
     epsilon = conversion.number("epsilon", 1e-5)
     return [conversion.emit(BatchNormOp(x, (scale, bias, mean, variance), epsilon)).result]
@@ -98,7 +98,7 @@ def _normalized(conversion: Conversion) -> tuple[SSAValue, tuple[int, ...]]:
     """Return the input with the normalised axes as one, and their sizes."""
     refuse_further_outputs(conversion)
     if conversion.integer("stash_type", 1) != 1:
-        raise NotCovered(f"attribute stash_type={conversion.integer('stash_type', 1)}, accepted is 1")
+        raise NotCovered(f"expected stash_type=1, got {conversion.integer('stash_type', 1)}")
     x = conversion.tensor(0)
     sizes = conversion.sizes(x)
     axis = conversion.axis(conversion.integer("axis", -1), len(sizes))
@@ -130,7 +130,7 @@ def _convert_reduce_sum(conversion: Conversion) -> Sequence[SSAValue]:
     if axis == len(sizes) - 1:
         return [_without_axis(conversion, _sums(conversion, x), sizes, axis)]
     if not is_known(sizes[-1]) or sizes[-1].coefficient == 0:
-        raise NotCovered(f"an input {shape_words(sizes)}, accepted is one whose last axis is known")
+        raise NotCovered(f"expected a known size of the last axis, got an input {shape_words(sizes)}")
     return [_without_axis(conversion, conversion.emit(SumRowsOp(x)).result, sizes, axis)]
 
 
@@ -139,7 +139,7 @@ def _convert_reduce_l2(conversion: Conversion) -> Sequence[SSAValue]:
     x, axis = _alone_reduced(conversion, 18)
     sizes = conversion.sizes(x)
     if axis != len(sizes) - 1:
-        raise NotCovered(f"vectors along axis {axis} of {shape_words(sizes)}, accepted is the last one")
+        raise NotCovered(f"expected vectors along the last axis, got axis {axis} of {shape_words(sizes)}")
     squares = _sums(conversion, conversion.emit(MulOp(x, x)).result)
     lengths = conversion.emit(ActivateOp(squares, ActivationAttr.of("sqrt"))).result
     return [_without_axis(conversion, lengths, sizes, axis)]
@@ -156,7 +156,7 @@ def _alone_reduced(conversion: Conversion, axes_are_input_since: int) -> tuple[S
     x, axes = conversion.tensor(0), axes_of(conversion, axes_are_input_since)
     rank = len(conversion.sizes(x))
     if not axes or len(axes) != 1 or conversion.axis(axes[0], rank) < rank - 2:
-        raise NotCovered(f"axes {list(axes or ())} of {rank} are reduced, accepted is one of the last two")
+        raise NotCovered(f"expected one of the last two axes to be reduced, got {list(axes or ())} of {rank}")
     return x, conversion.axis(axes[0], rank)
 
 

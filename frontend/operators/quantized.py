@@ -70,9 +70,9 @@ def convert_product(conversion: Conversion) -> Sequence[SSAValue]:
         return ()
     is_gemm = conversion.node.op_type == "Gemm"
     if is_gemm and (conversion.number("alpha", 1.0) != 1.0 or conversion.number("beta", 1.0) != 1.0):
-        raise NotCovered("a quantized Gemm with alpha or beta, accepted are both 1")
+        raise NotCovered("expected alpha=1 and beta=1 of a quantized Gemm, got others")
     if conversion.integer("transA", 0):
-        raise NotCovered("a quantized Gemm with transA, accepted is one without")
+        raise NotCovered("expected transA=0 of a quantized Gemm, got 1")
     weight = dequantized_weight(conversion, w, transposed=conversion.integer("transB", 0) != 0)
     if weight is None:
         return ()  # a product of two activations, of attention for example
@@ -97,7 +97,7 @@ def convert_scaled(conversion: Conversion) -> Sequence[SSAValue]:
     check_scales(found, codes)
     scale, bias = found.scale, found.bias
     if scale.size not in (1, weight.scale.size):
-        raise NotCovered(f"a scale of {scale.size} values, accepted are 1 and {weight.scale.size}")
+        raise NotCovered(f"expected a scale of 1 or {weight.scale.size} values, got {scale.size}")
     multiplier = np.broadcast_to(scale.reshape(-1), weight.scale.shape)
     if bias is not None:
         bias = np.broadcast_to(bias.reshape(-1), weight.scale.shape)
@@ -113,9 +113,9 @@ def check_scales(found: ScaledSums, codes: Codes) -> None:
         NotCovered: they are not.
     """
     if codes.codes.is_dynamic != (found.input_scale is not None) or (codes.codes.is_dynamic and found.bias is not None):
-        raise NotCovered("it is scaled by another factor than the scales of its operands, or adds to dynamic sums")
+        raise NotCovered("expected the scales of its operands as factor, and no bias of dynamic sums, got others")
     if found.input_scale is not None and found.input_scale.producer() is not codes.nodes[0]:
-        raise NotCovered("it is scaled by the scale of another tensor than its input")
+        raise NotCovered("expected the scale of its input, got that of another tensor")
 
 
 def _integer_operands(conversion: Conversion, node: onnx_ir.Node) -> tuple[Codes, IntegerWeight]:
@@ -123,7 +123,7 @@ def _integer_operands(conversion: Conversion, node: onnx_ir.Node) -> tuple[Codes
     x, w, x_zero, w_zero = [*node.inputs, None, None][:4]
     codes = None if x is None else codes_of(conversion, x)
     if codes is None or w is None or not has_zero(conversion, codes, x_zero):
-        raise NotCovered("the input of MatMulInteger is not quantized by one scale and zero that are given")
+        raise NotCovered("expected one constant scale and zero of the input of MatMulInteger, got others")
     found = sparse_weight_of(conversion, node)
     return codes, weight_of(conversion, (w, None, w_zero), axis=1) if found is None else found[0]
 
@@ -164,7 +164,7 @@ def convert_integer_to_float(conversion: Conversion) -> Sequence[SSAValue]:
     """
     x, w, x_scale, w_scale, x_zero, w_zero, bias = [*conversion.node.inputs, *[None] * 7][:7]
     if x is None or w is None:
-        raise NotCovered("it has no weight")
+        raise NotCovered("expected a constant weight of eight bits, got another value")
     codes = codes_of(conversion, x)
     _check_same(conversion, codes, x_scale, x_zero)
     weight = weight_of(conversion, (w, w_scale, w_zero), axis=1)
@@ -180,7 +180,7 @@ def convert_dynamic(conversion: Conversion) -> Sequence[SSAValue]:
     """
     x, w, w_scale, w_zero, bias = [*conversion.node.inputs, *[None] * 3][:5]
     if x is None or w is None:
-        raise NotCovered("it has no weight")
+        raise NotCovered("expected a constant weight of eight bits, got another value")
     codes = Codes(conversion.tensor_of(x), CodesAttr.dynamic(), ())
     weight = weight_of(conversion, (w, w_scale, w_zero), axis=1)
     return [_emit(conversion, codes, weight, _float_addend(conversion, bias))]
@@ -189,7 +189,7 @@ def convert_dynamic(conversion: Conversion) -> Sequence[SSAValue]:
 def _float_addend(conversion: Conversion, bias: onnx_ir.Value | None) -> Addend:
     floats = array_of(conversion, bias)
     if bias is not None and floats is None:
-        raise NotCovered("its bias is no constant")
+        raise NotCovered("expected a constant bias, got a computed one")
     return Addend() if floats is None else Addend(floats=floats.reshape(-1).astype(np.float32))
 
 
@@ -209,13 +209,15 @@ def _check_same(
 ) -> None:
     if codes is not None and codes.codes.is_dynamic:
         if scale is not codes.nodes[0].outputs[1] or not has_zero(conversion, codes, zero):
-            raise NotCovered("its input is quantized by another scale or zero than it is dequantized by")
+            raise NotCovered(
+                "expected its input to be dequantized by the scale and zero it is quantized by, got others"
+            )
         return
     read, number = number_of(conversion, scale), 0 if zero is None else number_of(conversion, zero)
     if codes is None or read is None or number is None:
-        raise NotCovered("its input is not quantized by one scale and zero that are given")
+        raise NotCovered("expected one constant scale and zero of its input, got others")
     if np.float32(read) != np.float32(codes.codes.scale) or int(number) != codes.codes.zero:
-        raise NotCovered("its input is quantized by another scale or zero than it is dequantized by")
+        raise NotCovered("expected its input to be dequantized by the scale and zero it is quantized by, got others")
 
 
 def codes_of(conversion: Conversion, value: onnx_ir.Value) -> Codes | None:
@@ -272,16 +274,16 @@ def _of_qgemm(conversion: Conversion, node: onnx_ir.Node) -> SSAValue:
     alpha, *flags = (conversion.attribute_of(node, name) for name in ("alpha", "transA", "transB"))
     trans_a, trans_b = (flag is not None and flag.as_int() != 0 for flag in flags)
     if (alpha is not None and alpha.as_float() != 1.0) or trans_a:
-        raise NotCovered("a QGemm with alpha or transA, accepted is one without")
+        raise NotCovered("expected alpha=1 and transA=0 of QGemm, got others")
     codes = None if x is None else codes_of(conversion, x)
     _check_same(conversion, codes, x_scale, x_zero)
     assert codes is not None
     if w is None:
-        raise NotCovered("it has no weight")
+        raise NotCovered("expected a constant weight of eight bits, got another value")
     weight = weight_of(conversion, (w, w_scale, w_zero), axis=0 if trans_b else 1)
     bias = None if c is None else array_of(conversion, c)
     if c is not None and bias is None:
-        raise NotCovered("its bias is no constant")
+        raise NotCovered("expected a constant bias, got a computed one")
     addend = Addend() if bias is None else Addend(integers=bias.reshape(-1).astype(np.int64))
     return _emit(conversion, codes, weight, addend)
 
@@ -293,7 +295,7 @@ def _of_qlinear(conversion: Conversion, node: onnx_ir.Node) -> SSAValue:
     _check_same(conversion, codes, x_scale, x_zero)
     assert codes is not None
     if w is None:
-        raise NotCovered("it has no weight")
+        raise NotCovered("expected a constant weight of eight bits, got another value")
     return _emit(conversion, codes, weight_of(conversion, (w, w_scale, w_zero), axis=1), Addend())
 
 
@@ -318,7 +320,7 @@ def _layer(
         NotCovered: it is none of ours, or none that gains where nodes may stay.
     """
     if len(conversion.sizes(codes.floats)) < 2:
-        raise NotCovered("its input has no rows, accepted is rank 2 or more")
+        raise NotCovered("expected an input of rank 2 or more, got one without rows")
     if not conversion.scope.has_networks:
         raise NotCovered("it computes with codes, which is faster in networks of ours alone, and there are none")
     if conversion.scope.only_gaining and weight.matrix.shape[1] == 1:
@@ -343,7 +345,7 @@ def emit_layer(
     """
     sums = np.zeros(weight.matrix.shape[1], np.int64) if bias is None else bias
     if sums.size and np.abs(sums).max() > GREATEST_BIAS:
-        raise NotCovered(f"a bias of {np.abs(sums).max()}, accepted are up to {GREATEST_BIAS}")
+        raise NotCovered(f"expected a bias up to {GREATEST_BIAS}, got {np.abs(sums).max()}")
     name = f"{weight.name}_integers"
     if _density(weight) < STORED_SPARSE:
         emitted = conversion.emit_sparse(lambda: weight.matrix, name, "")

@@ -76,10 +76,10 @@ def fault_of_codes(conversion: Conversion, dequantize: onnx_ir.Node) -> str:
     scale, zero = [*dequantize.inputs, None][1:3]
     sizes, offset = array_of(conversion, scale), array_of(conversion, zero)
     if offset is not None and offset.dtype.name not in KINDS:
-        return f"its input has codes of {offset.dtype.name}, accepted are {' and '.join(KINDS)}"
+        return f"expected an input of {' or '.join(KINDS)}, got {offset.dtype.name}"
     if sizes is not None and sizes.size > 1:
-        return f"its input has {sizes.size} scales, accepted is one"
-    return "its input is not quantized by one scale and zero that are given"
+        return f"expected one scale of its input, got {sizes.size}"
+    return "expected one constant scale and zero of its input, got others"
 
 
 def stated_codes(conversion: Conversion) -> CodesAttr | None:
@@ -103,7 +103,7 @@ def dequantized_weight(conversion: Conversion, value: onnx_ir.Value, *, transpos
     node = producer_of(value)
     block = node.attributes.get("block_size")
     if block is not None and block.as_int():
-        raise NotCovered("its weight is quantized in blocks, accepted is a scale, or one an output")
+        raise NotCovered("expected a scale of its weight, or one an output, got one a block")
     sparse = None if transposed else sparse_weight_of(conversion, node)
     if sparse is not None:
         return None if sparse[1] else sparse[0]
@@ -129,15 +129,15 @@ def weight_of(
     """
     codes, scale, zero = (None if value is None else array_of(conversion, value) for value in operands)
     if codes is None or codes.ndim != 2 or codes.dtype.name not in KINDS:
-        raise NotCovered("its weight is no constant matrix of eight bits, accepted is one")
+        raise NotCovered("expected a constant matrix of eight bits as weight, got another value")
     if (operands[1] is not None and scale is None) or (operands[2] is not None and zero is None):
-        raise NotCovered("the scale or zero of its weight is no constant")
+        raise NotCovered("expected a constant scale and zero of its weight, got computed ones")
     outputs = codes.shape[axis]
     scales = np.ones(1, np.float32) if scale is None else scale.astype(np.float32).reshape(-1)
     zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)
     along = 1 if stated is None else stated.as_int() % 2
     if any(one.size not in (1, outputs) for one in (scales, zeros)) or (stated and scales.size > 1 and along != axis):
-        raise NotCovered(f"the scale of its weight has {scales.size} values, accepted are 1 and {outputs}")
+        raise NotCovered(f"expected a scale of its weight of 1 or {outputs} values, got {scales.size}")
     values = (codes if axis == 1 else codes.T).astype(np.int64) - zeros
     matrix = CscMatrix.from_dense(values.astype(np.float32))
     return IntegerWeight(matrix, np.broadcast_to(scales, (outputs,)), operands[0].name or "")
@@ -158,11 +158,13 @@ def sparse_weight_of(conversion: Conversion, reader: onnx_ir.Node) -> tuple[Inte
     matrix, (least, greatest) = tensor.weight(transposed=False), found.bounds
     outputs = matrix.shape[1]
     if found.zero.size not in (1, outputs):
-        raise NotCovered(f"the zero of its weight has {found.zero.size} values, accepted are 1 and {outputs}")
+        raise NotCovered(f"expected a zero of its weight of 1 or {outputs} values, got {found.zero.size}")
     zeros = np.broadcast_to(found.zero, (outputs,))[matrix.columns]
     codes = np.trunc(matrix.values + zeros)
     if not np.all((codes >= least) & (codes <= greatest)):
-        raise NotCovered(f"the entries of its weight are not between {least} and {greatest}, those of its bytes")
+        raise NotCovered(
+            f"expected entries of its weight between {least} and {greatest}, those of its bytes, got others"
+        )
     matrix = matrix._replace(values=(codes - zeros).astype(np.float32))
     scales, nodes = np.ones(1, np.float32), found.nodes
     if reader.op_type == "DequantizeLinear":
@@ -177,7 +179,7 @@ def _scales_of(conversion: Conversion, node: onnx_ir.Node, outputs: int, axis: i
     along = 1 if stated is None else stated.as_int()
     if scale is None or scale.size not in (1, outputs) or (scale.size > 1 and along != axis):
         count = 0 if scale is None else scale.size
-        raise NotCovered(f"the scale of its weight has {count} values, accepted are 1 and {outputs}")
+        raise NotCovered(f"expected a scale of its weight of 1 or {outputs} values, got {count}")
     return scale.astype(np.float32).reshape(-1)
 
 
@@ -194,11 +196,11 @@ def addend_of(conversion: Conversion, value: onnx_ir.Value | None, codes: Codes,
     if floats is not None and floats.dtype == np.float32 and floats.size in (1, outputs):
         return Addend(floats=np.broadcast_to(floats.astype(np.float32).reshape(-1), (outputs,)))
     if not made_by(value, "DequantizeLinear"):
-        raise NotCovered("its bias is no constant")
+        raise NotCovered("expected a constant bias, got a computed one")
     node = producer_of(value)
     integers, scale = (None if one is None else array_of(conversion, one) for one in node.inputs[:2])
     if integers is None or scale is None or integers.size != outputs or integers.dtype != np.int32:
-        raise NotCovered("its bias is no constant of integers")
+        raise NotCovered("expected a constant bias of integers, got another value")
     if not np.allclose(scale.reshape(-1), codes.codes.scale * weight.scale, rtol=CLOSE, atol=0):
         return Addend(floats=integers.astype(np.float32).reshape(-1) * scale.astype(np.float32), nodes=(node,))
     return Addend(integers=integers.reshape(-1).astype(np.int64), nodes=(node,))

@@ -48,9 +48,9 @@ def _bounds(conversion: Conversion, rank: int) -> list[_Bounds]:
         starts, ends, axes, steps = (conversion.integers(index) for index in range(1, 5))
     unknown = any(conversion.has_input(index) for index, given in ((3, axes), (4, steps)) if given is None)
     if starts is None or ends is None or unknown:
-        raise NotCovered("the bounds are computed from values, accepted are bounds that follow from known sizes")
+        raise NotCovered("expected bounds that follow from known sizes, got bounds computed from values")
     if any(step != 1 for step in steps or ()) and not conversion.scope.all_native:
-        raise NotCovered(f"steps {list(steps or ())}, accepted is 1")
+        raise NotCovered(f"expected steps of 1, got {list(steps or ())}")
     sliced_axes = [conversion.axis(axis, rank) for axis in (range(len(starts)) if axes is None else axes)]
     # ONNX's inference has seen to it that there are as many of each
     return [_Bounds(*entry) for entry in zip(sliced_axes, starts, ends, steps or (1,) * len(starts), strict=False)]
@@ -62,12 +62,12 @@ def _cut(conversion: Conversion, x: SSAValue, bounds: _Bounds) -> SSAValue:
     if bounds.start == 0 and bounds.end >= FAR and bounds.step == 1:
         return x
     if not is_known(size):
-        raise NotCovered(f"axis {bounds.axis} of {shape_words(sizes)} is cut, accepted is a known size there")
+        raise NotCovered(f"expected a known size of axis {bounds.axis}, which is cut, got {shape_words(sizes)}")
     extent = int(size.coefficient)
     if bounds.step != 1:
         places = range(*slice(bounds.start, bounds.end, bounds.step).indices(extent))
         if not 0 < len(places) <= MOST_PLACES:
-            raise NotCovered(f"{len(places)} places of axis {bounds.axis}, accepted are 1 to {MOST_PLACES}")
+            raise NotCovered(f"expected 1 to {MOST_PLACES} places of axis {bounds.axis}, got {len(places)}")
         return _picked(conversion, x, bounds.axis, places)
     first, behind, _ = slice(bounds.start, bounds.end).indices(extent)
     output = conversion.node.outputs[0]
@@ -76,7 +76,7 @@ def _cut(conversion: Conversion, x: SSAValue, bounds: _Bounds) -> SSAValue:
         # of a head whose features all turn with the position, say: the concat leaves it out
         return conversion.emit(SplitOp(x, bounds.axis, [extent, 0])).parts[1]
     if behind <= first:
-        raise NotCovered(f"nothing is left of axis {bounds.axis} of {shape_words(sizes)}, accepted is something")
+        raise NotCovered(f"expected something to be left of axis {bounds.axis} of {shape_words(sizes)}, got nothing")
     if Size.known(behind - first) == size:
         return x
     parts = [part for part in (first, behind - first, extent - behind) if part]
@@ -92,11 +92,11 @@ def _convert_gather(conversion: Conversion) -> Sequence[SSAValue]:
     rank = None if value is None or value.shape is None else value.shape.rank()
     several = conversion.scope.all_native and rank == 1 and 0 < len(single or ()) <= MOST_PLACES
     if single is None or not (several or (rank == 0 and len(single) == 1)):
-        raise NotCovered("the indices are computed or several, accepted is one that is known")
+        raise NotCovered("expected one constant index, got computed ones, or several")
     axis = conversion.axis(conversion.integer("axis", 0), len(sizes))
     if not is_known(sizes[axis]):
         if several:
-            raise NotCovered(f"axis {axis} of {shape_words(sizes)} is indexed, accepted is a known size there")
+            raise NotCovered(f"expected a known size of axis {axis}, which is indexed, got {shape_words(sizes)}")
         return [conversion.emit(TakeOp(x, axis, single[0])).result]
     extent = int(sizes[axis].coefficient)
     places = _places(single, extent, f"axis {axis} of {shape_words(sizes)}")
@@ -112,9 +112,9 @@ def _convert_gather_nd(conversion: Conversion) -> Sequence[SSAValue]:
     sizes = conversion.sizes(x)
     of_axis = index is not None and index.ndim == 2 and index.shape[1] == 1 and 0 < index.size <= MOST_PLACES
     if index is None or not of_axis or not conversion.scope.all_native or conversion.integer("batch_dims", 0):
-        raise NotCovered("places that are computed, or of several axes, accepted are known ones of the first axis")
+        raise NotCovered("expected constant places of the first axis, got computed ones, or of several axes")
     if not is_known(sizes[0]):
-        raise NotCovered(f"axis 0 of {shape_words(sizes)} is indexed, accepted is a known size there")
+        raise NotCovered(f"expected a known size of axis 0, which is indexed, got {shape_words(sizes)}")
     extent = int(sizes[0].coefficient)
     return [_picked(conversion, x, 0, _places(index.reshape(-1).tolist(), extent, f"axis 0 of {shape_words(sizes)}"))]
 
@@ -127,7 +127,7 @@ def _places(indices: Sequence[int], extent: int, axis: str) -> list[int]:
     """
     wrong = [index for index in indices if not -extent <= index < extent]
     if wrong:
-        raise NotCovered(f"index {wrong[0]} of {axis}, accepted is one that is there")
+        raise NotCovered(f"expected an index of {axis} places, got {wrong[0]}")
     return [index % extent for index in indices]
 
 

@@ -58,6 +58,11 @@ LAYERS: Final = frozenset(
 
 
 LEFT: Final = MappingProxyType(
-    {("", "ConvTranspose"): "a transposed convolution stays with the runtime, accepted are Conv, and Resize before it"}
+    {
+        (
+            "",
+            "ConvTranspose",
+        ): "expected Conv, or Resize before it, got a transposed convolution: it stays with the runtime"
+    }
 )
 """Operators that look as if they were covered, and the reason why they are not."""

@@ -84,7 +84,7 @@ def check_file(name: str, tensor: onnx_ir.ExternalTensor) -> str:
         raise InvalidModelError(f"tensor {name}: {stored.length} bytes stored, its shape needs {stored.nbytes}")
     offset, size = stored.offset or 0, path.stat().st_size
     if offset < 0:
-        raise InvalidModelError(f"tensor {name}: offset {offset} in file {_quoted(stored)}, accepted is 0 or more")
+        raise InvalidModelError(f"tensor {name}: expected offset 0 or more, got {offset} in file {_quoted(stored)}")
     if size < offset + stored.nbytes:
         raise InvalidModelError(
             f"tensor {name}: file {_quoted(stored)} has {size} bytes, expected {offset + stored.nbytes}"

@@ -50,7 +50,7 @@ def check_written_out(model: onnx_ir.Model) -> None:
     """
     count = call_tree(model).node_count
     if count > MOST_NODES:
-        raise UnsupportedModelError(f"model-local functions make {count} nodes, accepted are {MOST_NODES}")
+        raise UnsupportedModelError(f"expected at most {MOST_NODES} nodes of model-local functions, got {count}")
 
 
 def _tree(body: list[onnx_ir.OperatorIdentifier], trees: dict[onnx_ir.OperatorIdentifier, CallTree]) -> CallTree:

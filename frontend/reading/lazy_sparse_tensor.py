@@ -26,7 +26,7 @@ def check_positions(positions: Indices, count: int, shape: Sequence[int]) -> Non
         ValueError: one is outside, a value has no place, or a place no value.
     """
     if min(shape, default=0) < 0:
-        raise ValueError(f"shape {list(shape)}, accepted are sizes from 0 on")
+        raise ValueError(f"expected sizes from 0 on, got shape {list(shape)}")
     if len(positions) and not 0 <= positions.min() <= positions.max() < prod(shape):
         raise ValueError(f"an index outside of shape {list(shape)}")
     if len(positions) != count:

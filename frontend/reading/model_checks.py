@@ -26,15 +26,15 @@ def check_versions(ir_version: int, opsets: Mapping[str, int], *, any_version: b
         UnsupportedModelError: one is not covered.
     """
     if ir_version <= 0:
-        raise InvalidModelError(f"IR version {ir_version}, accepted are 3 to {onnx.IR_VERSION}")
+        raise InvalidModelError(f"expected IR version 3 to {onnx.IR_VERSION}, got {ir_version}")
     if any_version:
         return
     if not 3 <= ir_version <= onnx.IR_VERSION:
-        raise UnsupportedModelError(f"IR version {ir_version}, accepted are 3 to {onnx.IR_VERSION}")
+        raise UnsupportedModelError(f"expected IR version 3 to {onnx.IR_VERSION}, got {ir_version}")
     newest = min(REVIEWED_OPSET, onnx.defs.onnx_opset_version())
     opset = opsets.get("", opsets.get("ai.onnx"))
     if opset is not None and not OLDEST_OPSET <= opset <= newest:
-        raise UnsupportedModelError(f"opset {opset}, accepted are {OLDEST_OPSET} to {newest}")
+        raise UnsupportedModelError(f"expected opset {OLDEST_OPSET} to {newest}, got {opset}")
 
 
 def check_names(graph: onnx.GraphProto) -> None:
@@ -145,7 +145,7 @@ def _check_tensor(name: str, tensor: onnx_ir.TensorProtocol) -> None:
     if tensor.dtype == onnx_ir.DataType.UNDEFINED:
         raise InvalidModelError(f"tensor {name}: no element type")
     if any(not isinstance(size, int) or size < 0 for size in tensor.shape):
-        raise InvalidModelError(f"tensor {name}: shape {tensor.shape}, accepted are sizes from 0 on")
+        raise InvalidModelError(f"tensor {name}: expected sizes from 0 on, got shape {tensor.shape}")
     if tensor.dtype == onnx_ir.DataType.STRING:
         return
     try:

@@ -24,7 +24,7 @@ def read_file(path: Path) -> bytes:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if size > PROTOBUF_LIMIT:
-                raise InvalidModelError(f"'{path}' has {size} bytes, accepted are {PROTOBUF_LIMIT} in one file")
+                raise InvalidModelError(f"expected at most {PROTOBUF_LIMIT} bytes in one file, got {size} in '{path}'")
             return file.read(size)  # which takes the room for so many bytes at once
     except OSError as error:
         raise InvalidModelError(f"'{path}' cannot be read: {(error.strerror or '').lower()}") from error

@@ -113,7 +113,7 @@ def _from_memory(source: onnx_ir.Model, *, any_version: bool) -> onnx_ir.Model:
 
 def _from_proto(proto: onnx.ModelProto, folder: str, linked: str, *, any_version: bool) -> onnx_ir.Model:
     if not proto.HasField("graph"):
-        raise InvalidModelError("the model has no graph, accepted is an ONNX model")
+        raise InvalidModelError("expected an ONNX model, got one without a graph")
     opsets = {entry.domain: entry.version for entry in proto.opset_import}
     check_versions(proto.ir_version, opsets, any_version=any_version)
     check_names(proto.graph)
@@ -141,7 +141,7 @@ def _parsed(source: str | os.PathLike[str] | bytes | onnx.ModelProto) -> tuple[o
     path = Path(source)
     content = read_file(path)
     if not len(content):
-        raise InvalidModelError(f"'{path}' is empty, accepted is an ONNX model")
+        raise InvalidModelError(f"expected an ONNX model, got '{path}', which is empty")
     linked = str(path.resolve().parent) if path.is_symlink() else ""
     return _decoded(content, f"'{path}'"), str(path.parent.absolute()), linked
 
@@ -151,8 +151,8 @@ def _no_source(found: object) -> str:
     kinds = {kind.__module__.partition(".")[0] for kind in type(found).__mro__}
     exporter = next((call for package, call in EXPORTERS.items() if package in kinds), "")
     hint = f"; {exporter} makes one of it" if exporter else ""
-    accepted = "accepted are a path, bytes, an onnx.ModelProto and an onnx_ir.Model"
-    return f"the model is {found if found is None else type(found).__name__}, {accepted}{hint}"
+    got = found if found is None else type(found).__name__
+    return f"expected a path, bytes, an onnx.ModelProto or an onnx_ir.Model, got {got}{hint}"
 
 
 def _decoded(data: bytes, what: str) -> onnx.ModelProto:

@@ -31,7 +31,7 @@ def raising_obstacle(model: ir.Model) -> str:
     if opset >= RAISED:
         return ""
     if opset < OLDEST_OPSET:
-        return f"accepted is {OLDEST_OPSET} or later"
+        return f"expected {OLDEST_OPSET} or later"
     return "the model has functions of its own" if model.functions else raise_opset(model.clone())
 
 

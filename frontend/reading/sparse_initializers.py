@@ -107,7 +107,7 @@ def _positions(indices: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[np
         ValueError: they are neither.
     """
     if indices.dtype.kind not in "iu" or indices.ndim not in (1, 2):
-        raise ValueError(f"indices of {indices.dtype} {list(indices.shape)}, accepted are lists of integers")
+        raise ValueError(f"expected lists of integers as indices, got {indices.dtype} {list(indices.shape)}")
     return np.asarray(np.ravel_multi_index(tuple(indices.T), shape)) if indices.ndim == 2 else indices
 
 

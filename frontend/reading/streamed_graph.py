@@ -84,7 +84,7 @@ class _Graph:
         model = Message(self._data, (0, len(self._data)))
         graphs = list(model.messages(GRAPH))
         if len(graphs) != 1:
-            raise ValueError(f"{len(graphs)} graphs, accepted is 1")
+            raise ValueError(f"expected 1 graph, got {len(graphs)}")
         replaceable = model.number(IR_VERSION) >= OVERRIDABLE_SINCE
         inputs = {value.text(VALUE_NAME) for value in graphs[0].messages(INPUT)} if replaceable else set[str]()
         self._add_graph(graphs[0], inputs)

@@ -79,7 +79,7 @@ def _fields(data: Data, span: Span) -> Iterator[tuple[int, int | Span]]:
         elif kind in (EIGHT_BYTES, FOUR_BYTES):
             size = 8 if kind == EIGHT_BYTES else 4
         else:
-            raise ValueError(f"wire type {kind}, accepted are 0, 1, 2 and 5")
+            raise ValueError(f"expected wire type 0, 1, 2 or 5, got {kind}")
         if at + size > end:
             raise ValueError(f"a field ends {at + size - end} bytes behind its message")
         yield key >> 3, (at, at + size)

@@ -87,11 +87,11 @@ Sequential.__module__ = "torch.nn.modules.container"
 
 @pytest.mark.parametrize("call", [redpebble.compile, redpebble.optimize, redpebble.session])
 def test_what_is_no_model_is_refused_in_one_line(call: Callable[[object], object]) -> None:
-    accepted = "accepted are a path, bytes, an onnx.ModelProto and an onnx_ir.Model"
-    with pytest.raises(redpebble.InvalidModelError, match=rf"^the model is None, {accepted}$"):
+    expected = "expected a path, bytes, an onnx.ModelProto or an onnx_ir.Model"
+    with pytest.raises(redpebble.InvalidModelError, match=rf"^{expected}, got None$"):
         call(None)
     with pytest.raises(
-        redpebble.InvalidModelError, match=rf"^the model is Sequential, {accepted}; torch\.onnx\.export\(.*\) makes one"
+        redpebble.InvalidModelError, match=rf"^{expected}, got Sequential; torch\.onnx\.export\(.*\) makes one"
     ):
         call(Sequential())
 

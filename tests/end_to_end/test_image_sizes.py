@@ -153,4 +153,4 @@ def test_sizes_are_asked_for_only_where_a_call_chooses_them() -> None:
     model.graph.input[0].CopyFrom(text)
     with pytest.raises(redpebble.UnsupportedModelError) as caught:
         redpebble.compile(model)
-    assert str(caught.value).endswith("accepted is rank 3 or 4 with known channels, height and width")
+    assert "expected rank 3 or 4 with known channels, height and width, got " in str(caught.value)

@@ -95,6 +95,6 @@ def test_compile_takes_images_of_a_stated_size(
     source = tmp_path / "any.onnx"
     source.write_bytes(any_size(8).SerializeToString())
     assert exit_code(monkeypatch, "compile", source) == 2
-    assert "height and width, which --size height=N --size width=N states" in capsys.readouterr().err
+    assert "; --size height=N --size width=N states them" in capsys.readouterr().err
     assert not exit_code(monkeypatch, "compile", source, "--size", "height=9", "--size", "width=7")
     assert redpebble.compile(any_size(8), sizes={"height": 9, "width": 7}).report[1].inputs == 72

@@ -67,7 +67,7 @@ def test_a_model_without_native_code_is_one_line(name: str, run: Run, tmp_path: 
     path = UNSUPPORTED[name](tmp_path)
     code, error = run("check", path, "--way", "compile")
     assert_one_line(code, error)
-    assert "accepted" in error or "expected" in error or "onnxruntime" in error
+    assert "expected" in error or "onnxruntime" in error
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "file"])
@@ -84,12 +84,12 @@ def test_a_folder_that_cannot_be_written_to_is_one_line(folder: str, run: Run, t
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["check", "IN", "--batch", "one"], "cannot read 'one', expected numbers such as 1,32"),
-        (["check", "IN", "--input-shape", "x"], "cannot read shape 'x', expected NAME:N,N such as x:1,64"),
-        (["check", "IN", "--input-shape", "q:1,4"], "shape given for 'q', expected one of x"),
+        (["check", "IN", "--batch", "one"], "cannot read 'one', accepted are numbers such as 1,32"),
+        (["check", "IN", "--input-shape", "x"], "cannot read shape 'x', accepted is NAME:N,N such as x:1,64"),
+        (["check", "IN", "--input-shape", "q:1,4"], "shape given for 'q', accepted: x"),
         (["check", "IN", "--input-shape", "x:1,5"], "onnxruntime: "),
-        (["optimize", "IN", "OUT", "--skip-passes", "pebble-frobnicate"], "unknown pass 'pebble-frobnicate', expected"),
-        (["zoo", "lenet", "-o", "OUT"], "no model 'lenet' in the zoo, expected "),
+        (["optimize", "IN", "OUT", "--skip-passes", "pebble-frobnicate"], "unknown pass 'pebble-frobnicate', accepted"),
+        (["zoo", "lenet", "-o", "OUT"], "no model 'lenet' in the zoo, accepted: "),
     ],
 )
 def test_a_value_that_is_not_accepted_is_one_line(words: list[str], message: str, run: Run, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def says_what_it_is_about(refusal: str, case: NodeCase) -> bool:
     operators = "|".join({node.op_type for node in case.model.graph.node})
     inputs = "|".join(re.escape(value.name) for value in case.model.graph.input)
     subject = rf"node ('\S+'|\d+): operator ({operators}) \(ai\.onnx \d+\)|input ({inputs}):"
-    reason = "(, accepted .*|: no native code, a session leaves it to onnxruntime)"
+    reason = "(expected .*, got .*|: no native code, a session leaves it to onnxruntime)"
     return re.fullmatch(rf"({subject}).*{reason}", refusal) is not None
 
 

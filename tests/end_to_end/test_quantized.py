@@ -235,7 +235,7 @@ def test_weights_in_blocks_are_refused() -> None:
         redpebble.compile(model)
     left = redpebble.optimize(model, target="ort").left
     assert left is not None
-    assert "its weight is quantized in blocks, accepted is a scale, or one an output" in left.reasons.values()
+    assert "expected a scale of its weight, or one an output, got one a block" in left.reasons.values()
 
 
 ROUNDED = """
@@ -270,10 +270,13 @@ other (float[n, 4] x, float[n, 4] o) => (float[n, 4] y) <float ws = {0.1},
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({}, "it is scaled by the scale of another tensor than its input"),
+        ({}, "expected the scale of its input, got that of another tensor"),
         ({"(s2, ws)": "(s, ws)"}, ""),
-        ({"MatMulInteger(q, w, z)": "MatMulInteger(q, w)"}, "the input of MatMulInteger is not quantized by one scale"),
-        ({"Mul(f, t)": "Mul(f, ws)"}, "it is scaled by another factor than the scales of its operands"),
+        (
+            {"MatMulInteger(q, w, z)": "MatMulInteger(q, w)"},
+            "expected one constant scale and zero of the input of MatMulInteger",
+        ),
+        ({"Mul(f, t)": "Mul(f, ws)"}, "expected the scales of its operands as factor"),
     ],
 )
 def test_dynamic_scales_are_those_of_the_input(changes: dict[str, str], reason: str) -> None:

@@ -206,5 +206,5 @@ def test_real_networks_are_told_apart_by_their_weights(name: str) -> None:
 
 def test_what_is_no_model_is_refused() -> None:
     for content in (b"", b"\x0a", b"\x3a\x05ab", b"\x07"):
-        with pytest.raises(ValueError, match=r"graphs|cut short|behind its message|wire type"):
+        with pytest.raises(ValueError, match=r"1 graph|cut short|behind its message|wire type"):
             streamed_graph(content)

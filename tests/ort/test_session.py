@@ -302,13 +302,13 @@ def test_a_model_too_old_to_be_read_is_left_as_it_is(command: Callable[..., Done
     for source in (tmp_path / "in.onnx", proto, proto.SerializeToString(), ir.from_proto(proto)):
         result = redpebble.optimize(source, target="ort")
         assert not result.modified
-        assert result.obstacle == "opset 6, accepted are 7 to 28"
+        assert result.obstacle == "expected opset 7 to 28, got 6"
         np.testing.assert_array_equal(redpebble.session(source).run(None, {"x": x})[0], x)
-        with pytest.raises(redpebble.UnsupportedModelError, match=r"^opset 6, accepted are 7 to 28$"):
+        with pytest.raises(redpebble.UnsupportedModelError, match=r"^expected opset 7 to 28, got 6$"):
             redpebble.optimize(source, target="portable")
     done = command("optimize", tmp_path / "in.onnx", tmp_path / "out.onnx", "--check", 1)
     assert done.returncode == 0, done.stderr
-    assert "opset 6, accepted are 7 to 28" in done.stdout
+    assert "expected opset 7 to 28, got 6" in done.stdout
     written = onnx.ModelProto.FromString((tmp_path / "out.onnx").read_bytes())
     assert (written.ir_version, [entry.version for entry in written.opset_import]) == (3, [6])
     assert [(node.op_type, [*node.input]) for node in written.graph.node] == [("MatMul", ["x", "w"])]

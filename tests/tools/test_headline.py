@@ -21,7 +21,7 @@ from redpebble.tools.headline import headline, left_alone, lines_of
 from tests.support.command_line import exit_code
 from tests.support.quantized_models import pruned_network
 
-REASON = "neither operand is a float constant, accepted is a constant weight"
+REASON = "expected a constant weight, got two computed operands"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_what_stays_is_named_in_few_columns() -> None:
     placement = Placement(1000, 700, 900, 700, (Stayed("MatMul", 2, 240, REASON), Stayed("Gemm", 1, 60, "")))
     lines = list(left_alone(placement, 60))
     assert max(map(len, lines)) <= 60
-    assert lines[2].startswith("  MatMul, 2 nodes, 24 %: neither operand")
+    assert lines[2].startswith("  MatMul, 2 nodes, 24 %: expected a constant weight")
     assert lines[-1] == "  Gemm, 1 node, 6 %: redpebble has no code for this operator"
 
 
@@ -83,7 +83,7 @@ def test_what_is_of_another_type_says_so_and_what_was_optimized_before_too() -> 
     placement = doubles.placement
     assert placement is not None
     assert headline(doubles) == ["nothing gains: no layer is covered"]
-    assert placement.stayed[0].reason == "operands are double, accepted are float and float16"
+    assert placement.stayed[0].reason == "expected float or float16 operands, got double"
     once = redpebble.optimize(build("ffnn(depth=2, width=64, density=0.1)"))
     assert once.networks
     twice = redpebble.optimize(once.proto)

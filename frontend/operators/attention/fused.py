@@ -50,7 +50,7 @@ def _convert_multi_head(conversion: Conversion) -> Sequence[SSAValue]:
     if conversion.has_input(3):
         bias = conversion.constant(3)
         if bias is None:
-            raise NotCovered("the bias is no constant, accepted is one of floats")
+            raise NotCovered("expected a constant bias of floats, got another value")
         ends = np.cumsum([shape_of(value)[-1] for value in (q, k, v)])
         parts = np.split(bias, ends[:-1])
         biased = zip((q, k, v), parts, strict=True)
@@ -84,18 +84,18 @@ def _convert_grouped(conversion: Conversion) -> Sequence[SSAValue]:
     _refuse_inputs(conversion, range(7, len(conversion.node.inputs)))
     _refuse_outputs(conversion, 3)
     if conversion.integer("smooth_softmax", -1) > 0:
-        raise NotCovered(f"attribute smooth_softmax={conversion.integer('smooth_softmax', -1)}, accepted are -1 and 0")
+        raise NotCovered(f"expected smooth_softmax=-1 or 0, got {conversion.integer('smooth_softmax', -1)}")
     if not all(conversion.has_input(index) for index in range(3)):
-        raise NotCovered("queries, keys and values are packed, accepted are three inputs")
+        raise NotCovered("expected queries, keys and values as three inputs, got packed ones")
     q, k, v = (conversion.tensor(index) for index in range(3))
     past = PastInputs((3, 4))
     own = conversion.sizes(k)[1:2]
     lengths = sum_of([*own, *(conversion.sizes(value)[LENGTH] for value in past.of(conversion)[:1])])
     last, total = conversion.integers(5), conversion.integers(6)
     if last is None or total is None:
-        raise NotCovered("the lengths of texts are computed, accepted are those of whole ones")
+        raise NotCovered("expected whole texts, got lengths that a node computes")
     if Size.known(total[0]) != lengths or any(number != total[0] - 1 for number in last):
-        raise NotCovered(f"texts end at {list(last)} of {lengths}, accepted are whole ones")
+        raise NotCovered(f"expected whole texts of {lengths}, got ends at {list(last)}")
     heads = Heads(conversion.integer("num_heads", 0), conversion.integer("kv_num_heads", 0))
     return _attention(conversion, (q, k, v), heads, _Node(None, past, causal=True))
 
@@ -115,14 +115,16 @@ def _attention(conversion: Conversion, operands: Operands, heads: Heads, node: _
     fit = len(queries) == len(keys) == len(values) == ROWS_RANK and queries[0] == keys[0] and keys[:2] == values[:2]
     if not fit or heads.queries < 1 or heads.keys < 1:
         shapes = ", ".join(map(shape_words, (queries, keys, values)))
-        raise NotCovered(f"queries, keys and values are {shapes}, accepted are rows of the same samples, with heads")
+        raise NotCovered(f"expected rows of the same samples, with heads, got queries, keys and values {shapes}")
     # one query reads all keys, whatever comes later
     causal = node.causal and queries[1] != ONE
     if causal and queries[1] != keys[1]:
-        raise NotCovered(f"causal attention of {queries[1]} queries to {keys[1]} keys, accepted are as many")
+        raise NotCovered(
+            f"expected as many keys as queries for causal attention, got {queries[1]} queries and {keys[1]} keys"
+        )
     standard = conversion.scope.writes_opset
     if (causal or heads.queries != heads.keys) and standard < COMPARED_SINCE:
-        raise NotCovered(f"opset {standard} has no causal or grouped attention, accepted is {COMPARED_SINCE}")
+        raise NotCovered(f"expected opset {COMPARED_SINCE} for causal or grouped attention, got {standard}")
     past = node.past.of(conversion)
     scored = sum_of([keys[1], *(conversion.sizes(value)[LENGTH] for value in past[:1])])
     size = shape_of(q)[2] // heads.queries if shape_of(q)[2] != DYNAMIC else 1
@@ -144,22 +146,22 @@ def _mask(conversion: Conversion, index: int | None, keys: Size) -> SSAValue | N
     sizes = conversion.sizes(added)
     is_open = sizes and not is_known(sizes[-1]) and bool(parts_of_sum(str(keys.powers[0][0])) if keys.powers else ())
     if sizes[-1:] != (keys,) and not is_open:
-        raise NotCovered(f"the mask is {shape_words(sizes)}, accepted are {keys} keys")
+        raise NotCovered(f"expected a mask of {keys} keys, got {shape_words(sizes)}")
     return mask_of(conversion, added)
 
 
 def _refuse_inputs(conversion: Conversion, indices: Sequence[int]) -> None:
     for index in indices:
         if conversion.has_input(index):
-            raise NotCovered(
-                f"input {index} is given, accepted are queries, keys, values, a past, and what is added to scores"
-            )
+            raise NotCovered(f"expected queries, keys, values, a past, and what is added to scores, got input {index}")
 
 
 def _refuse_outputs(conversion: Conversion, first: int) -> None:
     for index, output in enumerate(conversion.node.outputs[first:], start=first):
         if output.uses() or output.is_graph_output():
-            raise NotCovered(f"output {index} ({output.name}) is used, accepted are the result, keys and values")
+            raise NotCovered(
+                f"expected only the result, keys and values to be used, got output {index} ({output.name})"
+            )
 
 
 def _flag(conversion: Conversion, name: str) -> bool:
@@ -169,7 +171,7 @@ def _flag(conversion: Conversion, name: str) -> bool:
 def _known(conversion: Conversion, value: SSAValue, axis: int) -> int:
     sizes = conversion.sizes(value)
     if len(sizes) != RANK or sizes[axis].constant is None:
-        raise NotCovered(f"an operand is {shape_words(sizes)}, accepted is a known number of heads")
+        raise NotCovered(f"expected a known number of heads, got an operand {shape_words(sizes)}")
     return int(sizes[axis].coefficient)
 
 

@@ -31,13 +31,13 @@ class PastInputs(NamedTuple):
         if not given:
             return ()
         if len(given) < len(self.indices):
-            raise NotCovered("keys or values of the past alone are given, accepted are both or none")
+            raise NotCovered("expected keys and values of the past, or neither, got one of them")
         values = [conversion.tensor(index) for index in given]
         if len(values) == 1:
             values = _halves(conversion, values[0])
         for value in values:
             if len(conversion.sizes(value)) != RANK:
-                raise NotCovered(f"a past of {shape_words(conversion.sizes(value))}, accepted are four axes")
+                raise NotCovered(f"expected a past of four axes, got {shape_words(conversion.sizes(value))}")
         return tuple(values)
 
 
@@ -48,7 +48,7 @@ def _halves(conversion: Conversion, both: SSAValue) -> list[SSAValue]:
     """Return keys and values of [2, B, heads, P, features]."""
     sizes = conversion.sizes(both)
     if len(sizes) != RANK + 1 or sizes[0] != Size.known(2):
-        raise NotCovered(f"a past of {shape_words(sizes)}, accepted is 2 x samples x heads x keys x features")
+        raise NotCovered(f"expected a past of 2 x samples x heads x keys x features, got {shape_words(sizes)}")
     parts = conversion.emit(SplitOp(both, 0, [1, 1])).parts
     return [conversion.reshape(part, sizes[1:]) for part in parts]
 
@@ -67,7 +67,7 @@ def present(conversion: Conversion, rows: Pair, past: Sequence[SSAValue], heads:
     for index, value in enumerate(rows):
         samples, length, features = conversion.sizes(value)
         if not is_known(features):
-            raise NotCovered(f"rows of {features} features, accepted is a known number")
+            raise NotCovered(f"expected a known number of features, got rows of {features}")
         count = Size.known(heads.keys)
         apart = conversion.reshape(value, (samples, length, count, features / count))
         own = conversion.transpose(apart, HEADS_LAST)

@@ -139,9 +139,9 @@ def _heads(queries: SymbolicShape, keys: SymbolicShape, values: SymbolicShape, *
     )
     if not fit:
         shapes = ", ".join(map(shape_words, (queries, keys, values)))
-        raise NotCovered(f"queries, keys and values are {shapes}, accepted are samples of equal heads")
+        raise NotCovered(f"expected samples of equal heads, got queries, keys and values {shapes}")
     if not all(is_known(size) and size.coefficient > 0 for size in (keys[1], queries[3], values[3])):
-        raise NotCovered(f"queries are {shape_words(queries)}, accepted are known sizes of heads and features")
+        raise NotCovered(f"expected known sizes of heads and features, got queries {shape_words(queries)}")
     return Heads(int(queries[1].coefficient), int(keys[1].coefficient))
 
 
@@ -153,6 +153,6 @@ def mask_of(conversion: Conversion, mask: SSAValue) -> SSAValue:
     """
     sizes = conversion.sizes(mask)
     if not 0 < len(sizes) <= MASK_RANK:
-        raise NotCovered(f"the mask is {shape_words(sizes)}, accepted are one to four axes")
+        raise NotCovered(f"expected a mask of one to four axes, got {shape_words(sizes)}")
     missing = MASK_RANK - len(sizes)
     return conversion.reshape(mask, (ONE,) * missing + sizes) if missing else mask

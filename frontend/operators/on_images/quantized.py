@@ -85,7 +85,7 @@ def convert_scaled_conv(conversion: Conversion) -> Sequence[SSAValue]:
     if codes is None or any(
         one.inputs[0] is not x or not has_zero(conversion, codes, [*one.inputs, None, None][2]) for one in products
     ):
-        raise NotCovered("the input of ConvInteger is not quantized by one scale and zero that are given")
+        raise NotCovered("expected one constant scale and zero of the input of ConvInteger, got others")
     check_scales(found, codes)
     image, weights = checked_image(codes.floats), list[IntegerWeight]()
     taps: tuple[int, ...] = ()
@@ -119,7 +119,7 @@ def _weight_of(conversion: Conversion, image: SSAValue, reader: onnx_ir.Node) ->
         return _matrix(conversion, image, kernel, "" if w is None else w.name or ""), kernel.values.shape[2:]
     weight, taps = found
     if len(taps) != len(shape_of(image)) - 2 or weight.matrix.shape[0] != shape_of(image)[1] * prod(taps):
-        raise NotCovered(f"a window of {list(taps)} for a weight {list(weight.matrix.shape)}, accepted is what it has")
+        raise NotCovered(f"expected the window of weight {list(weight.matrix.shape)}, got {list(taps)}")
     return weight._replace(name=f"{weight.name} conv1"), taps
 
 
@@ -144,9 +144,7 @@ def _by_channel(array: NDArray[np.generic], outputs: int, rank: int) -> NDArray[
     """
     shape = (1,) * (rank - array.ndim) + array.shape
     if array.size != 1 and shape != (1, outputs) + (1,) * (rank - 2):
-        raise NotCovered(
-            f"numbers of shape {list(array.shape)}, accepted are one, and one for each of {outputs} channels"
-        )
+        raise NotCovered(f"expected one number, or one for each of {outputs} channels, got shape {list(array.shape)}")
     return np.broadcast_to(array.reshape(-1), (outputs,))
 
 
@@ -157,7 +155,9 @@ def _codes_of(conversion: Conversion, node: onnx_ir.Node) -> CodesAttr:
     kind = "u8" if codes is None or codes.dtype is None else KINDS.get(codes.dtype.name.lower(), "")
     found = codes_attribute(conversion, scale, zero, kind) if kind and not (block and block.as_int()) else None
     if found is None:
-        raise NotCovered("its input is not dequantized by one scale and zero of eight bits that are given")
+        raise NotCovered(
+            "expected one constant scale and zero of eight bits that its input is dequantized by, got others"
+        )
     return found
 
 
@@ -170,9 +170,9 @@ def _kernel_of(conversion: Conversion, operands: Sequence[onnx_ir.Value | None],
     attributes, by_outputs = node.attributes, 0 if node.op_type == "ConvInteger" else 1
     codes, scale, zero = (array_of(conversion, value) for value in operands)
     if codes is None or codes.ndim < 3 or codes.dtype.name not in KINDS:
-        raise NotCovered("its weight is no constant of eight bits with channels and windows, accepted is one")
+        raise NotCovered("expected a constant weight of eight bits with channels and windows, got another value")
     if (operands[1] is not None and scale is None) or (operands[2] is not None and zero is None):
-        raise NotCovered("the scale or zero of its weight is no constant")
+        raise NotCovered("expected a constant scale and zero of its weight, got computed ones")
     block, axis, outputs = attributes.get("block_size"), attributes.get("axis"), codes.shape[0]
     scales = np.ones(1, np.float32) if scale is None else scale.astype(np.float32).reshape(-1)
     zeros = np.zeros(1, np.int64) if zero is None else zero.astype(np.int64).reshape(-1)
@@ -180,7 +180,7 @@ def _kernel_of(conversion: Conversion, operands: Sequence[onnx_ir.Value | None],
     spread = any(one.size > 1 for one in (scales, zeros))
     wrong = any(one.size not in (1, outputs) for one in (scales, zeros)) or (spread and along != 0)
     if (block is not None and block.as_int()) or wrong:
-        raise NotCovered(f"the scale of its weight has {scales.size} values, accepted are 1 and {outputs}: the outputs")
+        raise NotCovered(f"expected a scale of 1 or {outputs} values for the outputs of the weight, got {scales.size}")
     values = codes.astype(np.int64) - zeros.reshape(-1, *[1] * (codes.ndim - 1))
     return _Kernel(values, np.broadcast_to(scales, (outputs,)))
 
@@ -189,8 +189,8 @@ def _matrix(conversion: Conversion, image: SSAValue, kernel: _Kernel, name: str)
     """Return a weight as that of a layer, zeros between groups."""
     values, groups, channels = kernel.values, conversion.integer("group", 1), shape_of(image)[1]
     if values.ndim != len(shape_of(image)):
-        raise NotCovered(f"a weight of rank {values.ndim}, accepted is {len(shape_of(image))}: that of the images")
+        raise NotCovered(f"expected a weight of rank {len(shape_of(image))}, that of the images, got {values.ndim}")
     if groups < 1 or groups * values.shape[1] != channels or values.shape[0] % groups:
-        raise NotCovered(f"{channels} channels in {groups} groups, accepted is what weight {values.shape} has")
+        raise NotCovered(f"expected the channels of weight {values.shape}, got {channels} in {groups} groups")
     matrix = CscMatrix.from_dense(matrix_of(values.astype(np.float32), groups))
     return IntegerWeight(matrix, kernel.scale, f"{name} conv{groups}")

@@ -58,7 +58,7 @@ def _places(way: str, before: int, after: int, scale: float) -> Places:
             return numbers / factor
         case _:
             accepted = ", ".join(PLACINGS)
-            raise NotCovered(f"attribute coordinate_transformation_mode={way}, accepted are {accepted}")
+            raise NotCovered(f"expected coordinate_transformation_mode={accepted}, got {way}")
 
 
 def _resampling(conversion: Conversion, before: int, scale: float, after: int) -> ResamplingAttr:
@@ -74,12 +74,12 @@ def _resampling(conversion: Conversion, before: int, scale: float, after: int) -
     if mode == "nearest":
         name = conversion.text("nearest_mode", "floor" if old else "round_prefer_floor")
         if name not in ROUNDINGS:
-            raise NotCovered(f"attribute nearest_mode={name}, accepted are {', '.join(ROUNDINGS)}")
+            raise NotCovered(f"expected nearest_mode={', '.join(ROUNDINGS)}, got {name}")
         # as it is in onnxruntime, the way counts where pixels are not copied
         nearest = ROUNDINGS[name](places) if scale != 1 else np.arange(after)
         return ResamplingAttr.of(np.clip(nearest, 0, before - 1).astype(np.int64).tolist())
     if mode != "linear":
-        raise NotCovered(f"attribute mode={mode}, accepted are nearest and linear")
+        raise NotCovered(f"expected mode=nearest or linear, got {mode}")
     inside = np.clip(places, 0, before - 1)
     first = inside.astype(np.int64)
     others = np.minimum(first + 1, before - 1)
@@ -90,19 +90,19 @@ def _convert_resize(conversion: Conversion) -> Sequence[SSAValue]:
     x = image_of(conversion)
     for name in ("antialias", "exclude_outside"):
         if conversion.integer(name, 0):
-            raise NotCovered(f"attribute {name}=1, accepted is 0")
+            raise NotCovered(f"expected {name}=0, got 1")
     if conversion.integer_list("axes") is not None:
-        raise NotCovered("attribute axes, accepted are factors of all axes")
+        raise NotCovered("expected factors of all axes, got attribute axes")
     shape = shape_of(x)[1:]
     scales = _scales(conversion, shape)
     if not all(0 < scale < MOST_ALONG for scale in scales):
-        raise NotCovered(f"factors {scales}, accepted are those above 0 and below {MOST_ALONG}")
+        raise NotCovered(f"expected factors above 0 and below {MOST_ALONG}, got {scales}")
     after = [int(np.floor(np.float32(extent) * np.float32(scale))) for extent, scale in zip(shape, scales, strict=True)]
     sizes = _sizes(conversion)
     if sizes is not None and conversion.text("keep_aspect_ratio_policy", "stretch") == "stretch":
         after = [*sizes]
     if scales[0] != 1 or 0 in after or 0 in shape:
-        raise NotCovered(f"{list(shape)} to {after}, accepted are other sizes of the pixels alone")
+        raise NotCovered(f"expected other sizes of the pixels alone, got {list(shape)} to {after}")
     _check_sizes(after[1:])
     pairs = [_resampling(conversion, *numbers) for numbers in zip(shape[1:], scales[1:], after[1:], strict=True)]
     return [conversion.emit(Resample2dOp(x, *_both(x, pairs))).result]
@@ -115,7 +115,7 @@ def _check_sizes(sizes: Sequence[int]) -> None:
         NotCovered: there are too many.
     """
     if not all(0 < size <= MOST_ALONG for size in sizes):
-        raise NotCovered(f"a result of {list(sizes)} pixels, accepted are 1 to {MOST_ALONG} along an axis")
+        raise NotCovered(f"expected a result of 1 to {MOST_ALONG} pixels along an axis, got {list(sizes)}")
     check_pixels(sizes)
 
 
@@ -130,9 +130,9 @@ def _scales(conversion: Conversion, shape: Sequence[int]) -> list[float]:
     if scales is not None and len(scales) == len(shape) + 1:
         return [float(scale) for scale in scales[1:]]
     if sizes is None or len(sizes) != len(shape) or 0 in shape:
-        raise NotCovered("sizes that are not known, accepted are constant scales or sizes")
+        raise NotCovered("expected constant scales or sizes, got computed ones")
     if conversion.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-        raise NotCovered("attribute keep_aspect_ratio_policy, accepted is stretch")
+        raise NotCovered("expected keep_aspect_ratio_policy=stretch, got another")
     return [size / extent for size, extent in zip(sizes, shape, strict=True)]
 
 
@@ -159,9 +159,9 @@ def _convert_pad(conversion: Conversion) -> Sequence[SSAValue]:
     rank, fill = len(shape_of(x)), 0.0
     pads = conversion.integer_list("pads") if conversion.opset < 11 else conversion.integers(1)
     if pads is None or len(pads) != 2 * rank or conversion.has_input(3):
-        raise NotCovered("pads that are not known for all axes, accepted are constant ones")
+        raise NotCovered("expected constant pads for all axes, got computed ones, or of some axes")
     if any(pads[axis] or pads[rank + axis] for axis in (0, 1)):
-        raise NotCovered(f"pads {list(pads)}, accepted are those of pixels alone")
+        raise NotCovered(f"expected pads of pixels alone, got {list(pads)}")
     if mode == "constant":
         fill = conversion.number("value", 0.0) if conversion.opset < 11 else _fill(conversion)
     _check_sizes([extent + pads[axis] + pads[rank + axis] for axis, extent in enumerate(shape_of(x)[2:], start=2)])
@@ -169,7 +169,7 @@ def _convert_pad(conversion: Conversion) -> Sequence[SSAValue]:
         _padded(mode, extent, pads[axis], pads[rank + axis]) for axis, extent in enumerate(shape_of(x)[2:], start=2)
     ]
     if 0 in (pair.size for pair in pairs) or 0 in image_shape(x):
-        raise NotCovered("an image of which nothing is left, accepted is one with pixels")
+        raise NotCovered("expected an image with pixels, got one of which nothing is left")
     return [conversion.emit(Resample2dOp(x, *_both(x, pairs), fill)).result]
 
 
@@ -178,7 +178,7 @@ def _fill(conversion: Conversion) -> float:
         return 0.0
     value = conversion.constant(2)
     if value is None:
-        raise NotCovered("a value that is no constant, accepted is a constant one")
+        raise NotCovered("expected a constant value, got another")
     return float(value.reshape(-1)[0])
 
 
@@ -199,7 +199,7 @@ def _padded(mode: str, extent: int, before: int, after: int) -> ResamplingAttr:
         case "wrap":
             found = numbers % extent
         case _:
-            raise NotCovered(f"attribute mode={mode} with pads {before} and {after} of {extent} pixels")
+            raise NotCovered(f"expected pads that mode={mode} fills from {extent} pixels, got {before} and {after}")
     return ResamplingAttr.of(found.tolist())
 
 

@@ -44,18 +44,18 @@ def convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
     """
     x, weight, name = image_of(conversion), conversion.constant(1), (conversion.input(1), conversion.input(2))
     if weight is None or name[0] is None:
-        raise NotCovered("the weight is no constant, accepted is a constant one")
+        raise NotCovered("expected a constant weight, got another value")
     if weight.ndim != len(shape_of(x)):
-        raise NotCovered(f"a weight of rank {weight.ndim}, accepted is {len(shape_of(x))}: that of the images")
+        raise NotCovered(f"expected a weight of rank {len(shape_of(x))}, that of the images, got {weight.ndim}")
     bias = None
     if conversion.has_input(2):
         values = conversion.constant(2)
         if values is None:
-            raise NotCovered("the bias is no constant, accepted is a constant one")
+            raise NotCovered("expected a constant bias, got another value")
         bias = conversion.emit_constant(values, name[1].name or "" if name[1] is not None else "")
     groups, channels = conversion.integer("group", 1), shape_of(x)[1]
     if groups < 1 or groups * weight.shape[1] != channels or weight.shape[0] % groups:
-        raise NotCovered(f"{channels} channels in {groups} groups, accepted is what weight {weight.shape} has")
+        raise NotCovered(f"expected the channels of weight {weight.shape}, got {channels} in {groups} groups")
     key, made, kernel = name[0].name or "", conversion.emit_constant, weight.shape[2:]
     by_patches = conversion.scope.all_native and groups == 1 and prod(kernel) > MOST_TAPS
     if by_patches and is_cut_into_patches(conversion, kernel):
@@ -85,7 +85,9 @@ def matrix_of(weight: NDArray[np.float32], groups: int) -> NDArray[np.float32]:
         return np.ascontiguousarray(weight.reshape(outputs, channels * taps).T)
     size = groups * taps * channels * outputs * weight.itemsize
     if size > allowance(weight.nbytes):
-        raise NotCovered(f"{groups} groups, {size} bytes as a matrix, accepted are {allowance(weight.nbytes)}")
+        raise NotCovered(
+            f"expected at most {allowance(weight.nbytes)} bytes as a matrix, got {size} for {groups} groups"
+        )
     matrix = np.zeros((groups, channels * taps, groups, outputs // groups), dtype=np.float32)
     parts = weight.reshape(groups, outputs // groups, channels * taps)
     for group in range(groups):
@@ -110,7 +112,7 @@ def checked_image(x: SSAValue) -> SSAValue:
     """
     shape = shape_of(x)
     if not is_image_rank(len(shape)) or DYNAMIC in shape[1:]:
-        raise UnknownImage(f"an input {shape_text(shape)}, accepted is {KNOWN_IMAGES}")
+        raise UnknownImage(f"expected {KNOWN_IMAGES}, got an input {shape_text(shape)}")
     check_pixels(shape[2:])
     return x
 
@@ -122,7 +124,7 @@ def check_pixels(sizes: Sequence[int]) -> None:
         NotCovered: it has too many pixels.
     """
     if prod(sizes) > MOST_PIXELS:
-        raise NotCovered(f"an image of {' x '.join(map(str, sizes))} pixels, accepted are up to {MOST_PIXELS}")
+        raise NotCovered(f"expected an image of up to {MOST_PIXELS} pixels, got {' x '.join(map(str, sizes))}")
 
 
 def window_of(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> WindowAttr:
@@ -147,21 +149,21 @@ def window_of(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> Win
         less, more = [total // 2 for total in totals], [total - total // 2 for total in totals]
         pads = (*less, *more) if automatic == "SAME_UPPER" else (*more, *less)
     if not len(kernel) == len(strides) == len(dilations) == len(pads) // 2 == len(size):
-        raise NotCovered(f"a window of other axes than {len(size)}, accepted is a number for each axis of the image")
+        raise NotCovered(f"expected a window with a number for each axis of the image, got other axes than {len(size)}")
     if min(*kernel, *strides, *dilations) < 1:
-        raise NotCovered("a window with attributes below 1, accepted are 1 and more")
+        raise NotCovered("expected attributes of the window from 1 on, got less")
     if min(pads) < 0:
-        raise NotCovered(f"attribute pads={list(pads)}, accepted are none below 0")
+        raise NotCovered(f"expected pads from 0 on, got {list(pads)}")
     check_pixels([extent + sum(pads[axis :: len(size)]) for axis, extent in enumerate(size)])
     if len(size) == 1:  # images of one row
         kernel, strides, dilations, pads = (1, *kernel), (1, *strides), (1, *dilations), (0, pads[0], 0, pads[1])
     window = WindowAttr.of(kernel, strides, dilations, pads)
     if 0 in window.result_size(*image_shape(x)[2:]):
-        raise NotCovered("an image smaller than the window, accepted is one that has a result")
+        raise NotCovered("expected an image with a result, got one smaller than the window")
     if prod(window.kernel_size) > MOST_TAPS and not _is_whole(window, x):
         raise NotCovered(
-            f"a window of {prod(window.kernel_size)} taps, accepted are {MOST_TAPS} or fewer, the whole image, "
-            "or what cuts it into patches"
+            f"expected a window of {MOST_TAPS} taps or fewer, of the whole image, or one that cuts it into patches, "
+            f"got {prod(window.kernel_size)} taps"
         )
     return window
 
@@ -219,7 +221,7 @@ def _pool_window(conversion: Conversion) -> WindowAttr:
         starts -= (starts - 1) * stride >= extent + before  # none that begins behind the image
         pads[axis + 2] = max(pads[axis + 2], (starts - 1) * stride + reach - extent - before)
     if pads != list(window.pad_sizes) and conversion.integer("count_include_pad", 0):
-        raise NotCovered("attributes ceil_mode=1 and count_include_pad=1 with a window that is cut off")
+        raise NotCovered("expected ceil_mode=0 or count_include_pad=0, got both 1 and a window that is cut off")
     numbers = (window.kernel_size, window.stride, [one.data for one in window.dilations])
     return WindowAttr.of(*numbers, pads)
 

@@ -63,7 +63,7 @@ def test_entries_lose_their_fractions_as_bytes_do() -> None:
 
 def test_entries_beyond_bytes_are_refused() -> None:
     model = parser.parse_model(CONVOLUTION.replace("ZERO", "3").replace("-3, 5}", "-3, 260}"))
-    with pytest.raises(UnsupportedModelError, match=r"operator Cast .*to=uint8"):
+    with pytest.raises(UnsupportedModelError, match=r"operator Cast .*expected to=float, got uint8"):
         redpebble.compile(model)
 
 

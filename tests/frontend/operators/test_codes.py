@@ -17,7 +17,7 @@ quantized (float[b, 2] x) => ({result} y)
 """
 LAYER = "[quant] q = QuantizeLinear(x, s, z)  [mm] a = QLinearMatMul(q, s, z, w, t, o, s, z)"
 FLOATS = "[out] y = DequantizeLinear(c, s, z)"
-READ_AS_FLOATS = "is codes of a quantized network, accepted is tensor\\(float\\)"
+READ_AS_FLOATS = "expected tensor\\(float\\) of known rank as input"
 
 
 def model_of(nodes: str, result: str = "float[b, 2]") -> onnx.ModelProto:
@@ -28,20 +28,20 @@ def model_of(nodes: str, result: str = "float[b, 2]") -> onnx.ModelProto:
     "nodes, message",
     [
         (f"{LAYER} [add] c = com.microsoft.QLinearAdd(a, s, z, q, s, z, s, z) {FLOATS}", "'add': .* no native"),
-        (f"{LAYER} [cast] y = Cast <to = 1> (a)", f"'cast': operator Cast .* input a {READ_AS_FLOATS}"),
+        (f"{LAYER} [cast] y = Cast <to = 1> (a)", f"'cast': operator Cast .* {READ_AS_FLOATS} a, got codes"),
         (
             "[quant] q = QuantizeLinear(x, s, z)  [turn] g = Gather <axis = 1> (q, both)"
             f" c = QLinearMatMul(g, s, z, w, t, o, s, z) {FLOATS}",
-            f"'turn': operator Gather .* input q {READ_AS_FLOATS}",
+            f"'turn': operator Gather .* {READ_AS_FLOATS} q, got codes",
         ),
         (f"{LAYER} [other] y = DequantizeLinear(a, t, z)", "'other': .* another scale or zero"),
         (
             "q = QuantizeLinear(x, s, z16)  [wide] y = DequantizeLinear(q, s, z16)",
-            "'wide': .* its input has codes of uint16, accepted are uint8 and int8",
+            "'wide': .* expected an input of uint8 or int8, got uint16",
         ),
         (
             "q = QuantizeLinear <axis = 1> (x, two, zeros)  [many] y = DequantizeLinear(q, two, zeros)",
-            "'many': .* its input has 2 scales, accepted is one",
+            "'many': .* expected one scale of its input, got 2",
         ),
     ],
 )

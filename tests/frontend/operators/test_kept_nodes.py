@@ -193,7 +193,7 @@ def test_an_output_that_is_a_constant_of_another_type_gets_a_node() -> None:
     assert '"ai.onnx::Identity" at 1' in str(result.module)
     assert [output.name for output in result.model.graph.outputs] == ["y", "k"]
     with pytest.raises(
-        UnsupportedModelError, match=r"^output k is a tensor\(int64\) that is given, accepted is one computed"
+        UnsupportedModelError, match=r"^expected output k as a value computed here, got a tensor\(int64\)"
     ):
         import_model(proto, foreign="refuse")
 

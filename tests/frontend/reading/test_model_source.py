@@ -171,7 +171,7 @@ def declared_otherwise(kind: int, shape: list[int]) -> onnx.ModelProto:
 
 
 MALFORMED: dict[str, tuple[onnx.ModelProto | bytes, str]] = {
-    "empty": (b"", "the model has no graph, accepted is an ONNX model"),
+    "empty": (b"", "expected an ONNX model, got one without a graph"),
     "noise": (b"\xff\xfe not a model", "the source is no ONNX model, or cut short"),
     "truncated": (mlp().SerializeToString()[:-9], "the source is no ONNX model, or cut short"),
     "cycle": (
@@ -182,10 +182,10 @@ MALFORMED: dict[str, tuple[onnx.ModelProto | bytes, str]] = {
     "undefined": (text("[a] y = Add(x, nowhere)"), "node 'a' reads 'nowhere', which nothing defines"),
     "no output": (text("h = Relu(x)"), "output 'y' is defined by nothing"),
     "twice": (text("y = Relu(x) [b] y = Tanh(x)"), "node 'b' defines 'y', which is defined before"),
-    "IR 0": (versions(0, 21), "IR version 0, accepted are 3 to "),
-    "IR 99": (versions(99, 21), "IR version 99, accepted are 3 to "),
-    "opset 6": (versions(10, 6), "opset 6, accepted are 7 to "),
-    "opset 99": (versions(10, 99), "opset 99, accepted are 7 to "),
+    "IR 0": (versions(0, 21), "expected IR version 3 to "),
+    "IR 99": (versions(99, 21), "expected IR version 3 to "),
+    "opset 6": (versions(10, 6), "expected opset 7 to "),
+    "opset 99": (versions(10, 99), "expected opset 7 to "),
     "short weight": (
         with_tensor(TensorProto(name="v", data_type=1, dims=[4, 4], raw_data=bytes(12))),
         "tensor v: cannot reshape array of size 3 into shape (4,4)",

@@ -132,24 +132,24 @@ def test_it_is_written_for_any_runtime(name: str) -> None:
 
 
 REFUSED = {
-    "softcap": (Case("Attention", ROWS, TWO | {"softcap": 2.0}, "qkv"), "attribute softcap=2.0, accepted is 0"),
+    "softcap": (Case("Attention", ROWS, TWO | {"softcap": 2.0}, "qkv"), "expected softcap=0.0, got 2.0"),
     "no_heads": (
         Case("MultiHeadAttention", ROWS, {}, "qkv", "com.microsoft"),
-        "accepted are rows of the same samples, with heads",
+        "expected rows of the same samples, with heads",
     ),
     "padding": (
         Case(
             "MultiHeadAttention", ROWS | {"p": ("b", "s")}, {"num_heads": 2}, ["q", "k", "v", "", "p"], "com.microsoft"
         ),
-        "input 4 is given",
+        "and what is added to scores, got input 4",
     ),
     "cross_causal": (
         Case("Attention", ROWS | {"k": ("b", 5, 16), "v": ("b", 5, 16)}, TWO | {"is_causal": 1}, "qkv"),
-        "causal attention of s queries to 5 keys, accepted are as many",
+        "expected as many keys as queries for causal attention, got s queries and 5 keys",
     ),
     "short_mask": (
         Case("Attention", ROWS | {"m": ("b", 1, "s", 1)}, TWO, "qkvm"),
-        "the mask is b x 1 x s x 1, accepted are s keys",
+        "expected a mask of s keys, got b x 1 x s x 1",
     ),
 }
 

@@ -164,7 +164,7 @@ def test_its_native_code_agrees_with_onnxruntime(name: str) -> None:
 REFUSED = {
     "keys_alone": (
         Case("Attention", {**ROWS, "pk": PAST["pk"]}, ["q", "k", "v", "", "pk"], TWO),
-        "keys or values of the past alone are given, accepted are both or none",
+        "expected keys and values of the past, or neither, got one of them",
     ),
     "lengths": (
         Case(
@@ -175,15 +175,15 @@ REFUSED = {
             MICROSOFT,
             {**ENDS, "ends": np.array([5, 4], np.int32)},
         ),
-        "texts end at .5, 4. of 6, accepted are whole ones",
+        "expected whole texts of 6, got ends at .5, 4.",
     ),
     "rotary": (
         Case("GroupQueryAttention", KNOWN, GROUPED_ORDER, GROUPED | {"do_rotary": 1}, MICROSOFT, ENDS),
-        "attribute do_rotary=1, accepted is 0",
+        "expected do_rotary=0, got 1",
     ),
     "packed": (
         Case("GroupQueryAttention", KNOWN, ["q", "", "", *GROUPED_ORDER[3:]], GROUPED, MICROSOFT, ENDS),
-        "queries, keys and values are packed, accepted are three inputs",
+        "expected queries, keys and values as three inputs, got packed ones",
     ),
     "shape": (
         Case(
@@ -195,11 +195,11 @@ REFUSED = {
             {"weight": WEIGHT},
             ("y", "present"),
         ),
-        "a past of b x 2 x p x 8, accepted is 2 x samples x heads x keys x features",
+        "expected a past of 2 x samples x heads x keys x features, got b x 2 x p x 8",
     ),
     "scores": (
         Case("Attention", {**ROWS, **PAST}, WITHOUT_MASK, TWO, outputs=("y", "keys", "values", "scores")),
-        "output 3 .scores. is used, accepted are the result, keys and values",
+        "expected only the result, keys and values to be used, got output 3 .scores.",
     ),
 }
 
