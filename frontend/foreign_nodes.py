@@ -10,7 +10,7 @@ from xdsl.utils.exceptions import InterpretationError
 
 from ..dialect.ops.foreign import ForeignOp
 from .errors import first_line
-from .kept.kept_nodes import values_read
+from .kept_nodes import values_read
 
 if TYPE_CHECKING:
     import onnxruntime

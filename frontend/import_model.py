@@ -6,7 +6,7 @@ raise_opset         older opsets, where networks are to be written        readin
 widen               half precision becomes float32 (keep only)            folding/half_precision.py
 inline_functions    no model-local functions; none with layers (keep)     reading/model_source.py
 fold_model          what depends on weights alone becomes a weight,       fold_model.py, folding/fold_weights.py,
-                    and sizes that are the same in every call do          folding/fold_sizes.py
+                    and sizes that are the same in every call do          fold_model.py
 open_codes          operators on codes become those of floats     folding/open_codes.py
                     between roundings
 give_float_ends     layers of bytes read and yield floats at their ends   folding/integer_ends.py

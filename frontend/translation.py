@@ -27,9 +27,7 @@ from .errors import CodesError, InvalidModelError, ModelError, UnsupportedModelE
 from .folding.dequantized_constants import SPARSE
 from .folding.known_constants import constant_array, is_constant, overridable
 from .folding.score_masks import add_score_masks
-from .kept.equal_nodes import EqualNodes
-from .kept.first_sizes import source_of_shape
-from .kept.kept_nodes import give_outputs_nodes, operator_text, values_read
+from .kept_nodes import EqualNodes, give_outputs_nodes, operator_text, source_of_shape, values_read
 from .operators.attributes import check_attributes
 from .operators.conversion import Conversion, NotCovered, UnknownImage, YieldsCodes
 from .operators.made_sizes import made_sizes

@@ -1,7 +1,10 @@
-"""Models from anywhere: a path, bytes, or a model in memory, all checked before anything is made of them."""
+"""Models from anywhere: a path, bytes, or a model in memory, all checked before anything is made of them.
+
+Files name sizes that nobody knows, too: a name that stands for "unknown" makes no two of them equal.
+"""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -17,16 +20,31 @@ from .faults import reading
 from .function_calls import call_tree, check_written_out
 from .held_tensors import put_attributes_in_place
 from .map_types import remember_map_types, without_map_types
-from .model_checks import (
-    check_inputs,
-    check_names,
-    check_order,
-    check_tensors,
-    check_versions,
-)
+from .model_checks import check_inputs, check_names, check_order, check_tensors, check_versions
 from .model_file import read_file
 from .sparse_initializers import SparseModel, holds_sparse_tensors, without_sparse_tensors
-from .unknown_sizes import forget_unknown_sizes
+
+NO_NAMES: Final = frozenset({"", "?", "-1", "None", "none"})
+"""Names of dimensions that exporters write where they know no size: Paddle's `?`, as often as there are such sizes."""
+
+
+def forget_unknown_sizes(model: onnx_ir.Model) -> None:
+    """Take the names from sizes that have none, and the numbers from those below 0, in place."""
+    for value in _values(model):
+        if value.shape is not None and any(map(_is_unknown, value.shape)):
+            value.shape = onnx_ir.Shape([None if _is_unknown(size) else size for size in value.shape])
+
+
+def _is_unknown(size: int | onnx_ir.SymbolicDim) -> bool:
+    return size < 0 if isinstance(size, int) else size.value in NO_NAMES
+
+
+def _values(model: onnx_ir.Model) -> Iterator[onnx_ir.Value]:
+    for graph in model.graphs():
+        yield from graph.inputs
+        for node in graph:
+            yield from node.outputs
+
 
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto | onnx_ir.Model
 """A path, the bytes of a file, or a model in memory, which is never changed."""

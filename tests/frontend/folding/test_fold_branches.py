@@ -6,8 +6,7 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from redpebble.frontend.fold_model import fold_model
-from redpebble.frontend.folding.fold_branches import fold_branches
+from redpebble.frontend.fold_model import fold_branches, fold_model
 
 TEXT = """
 agraph (float[2] x) => (float[2] y) {

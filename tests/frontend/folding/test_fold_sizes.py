@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir
 import pytest
 
-from redpebble.frontend.folding.fold_sizes import fold_sizes
+from redpebble.frontend.fold_model import fold_sizes
 from redpebble.frontend.import_model import import_model
 from tests.frontend.import_oracle import Arrays, assert_agrees, model
 

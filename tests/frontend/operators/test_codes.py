@@ -34,7 +34,10 @@ def model_of(nodes: str, result: str = "float[b, 2]") -> onnx.ModelProto:
             f" c = QLinearMatMul(g, s, z, w, t, o, s, z) {FLOATS}",
             f"'turn': operator Gather .* {READ_AS_FLOATS} q, got codes",
         ),
-        (f"{LAYER} [other] y = DequantizeLinear(a, t, z)", "'other': .* another scale or zero"),
+        (
+            f"{LAYER} [other] y = DequantizeLinear(a, t, z)",
+            "'other': .* dequantized by the scale and zero it is quantized by",
+        ),
         (
             "q = QuantizeLinear(x, s, z16)  [wide] y = DequantizeLinear(q, s, z16)",
             "'wide': .* expected an input of uint8 or int8, got uint16",

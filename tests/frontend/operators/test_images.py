@@ -20,7 +20,7 @@ IMAGE = "(float[n,2,8,8] x) => (float[n,c,h,w] y)"
         ('Resize<mode="cubic">(x, , scales)', "expected mode=nearest or linear, got cubic"),
         ("Resize<antialias=1>(x, , scales)", "expected antialias=0, got 1"),
         ("Resize(x, , channels)", "expected other sizes of the pixels alone, got [2, 8, 8] to [4, 8, 8]"),
-        ('Pad<mode="reflect">(x, wide)', "attribute mode=reflect with pads 9 and 0 of 8 pixels"),
+        ('Pad<mode="reflect">(x, wide)', "expected pads that mode=reflect fills from 8 pixels, got 9 and 0"),
         ("Pad(x, deep)", "expected pads of pixels alone, got [0, 1, 0, 0, 0, 0, 0, 0]"),
         (
             "AveragePool<kernel_shape=[3,3],strides=[2,2],ceil_mode=1,count_include_pad=1>(x)",

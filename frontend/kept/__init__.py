@@ -1,1 +1,0 @@
-"""Nodes that stay as they are, beside the ops that others become."""
