@@ -65,7 +65,7 @@ class OurKernel:
         (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
         self._module = module
         # at further widths kernels do fewer columns than vectors hold
-        self._widths = [width for width in tile.schedule.tile_widths if width in WIDTHS]
+        self._widths = [width for width in tile.schedule.widths if width in WIDTHS]
         self.shape: tuple[int, int] = (shape_of(self._layer.weight)[0], shape_of(self._layer.weight)[1])
         self._packed: dict[ChosenKernel, PackedArrays] = {}
 

@@ -5,10 +5,8 @@ from xdsl.ir import Dialect
 from .attributes.activations import ActivationAttr
 from .attributes.codes import CodesAttr
 from .attributes.depth_first_order import DepthFirstOrderAttr
-from .attributes.input_blocks import InputBlocksAttr
 from .attributes.io_bounds import IoBoundsAttr
 from .attributes.kernels import KernelAttr
-from .attributes.latencies import TimesAttr
 from .attributes.partition import PartitionAttr
 from .attributes.product_order import ProductOrderAttr
 from .attributes.resampling import ResamplingAttr
@@ -103,8 +101,6 @@ Pebble = Dialect(
         CodesAttr,
         SparsityAttr,
         KernelAttr,
-        InputBlocksAttr,
-        TimesAttr,
         IoBoundsAttr,
         ScheduleAttr,
         DeadRowsAttr,

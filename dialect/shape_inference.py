@@ -106,7 +106,7 @@ def _mapped_result_shapes(
 def reshaped(target: TargetShapeAttr, shape: SymbolicShape) -> SymbolicShape:
     """Return the shape that a reshape to `target` makes of `shape`."""
     sizes = [
-        Size.known(entry) if entry >= 0 else shape[-2 - entry] if entry < INFERRED else None for entry in target.values
+        Size.known(entry) if entry >= 0 else shape[-2 - entry] if entry < INFERRED else None for entry in target.entries
     ]
     known = product([size for size in sizes if size is not None])
     if known == Size.known(0):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import Final, TypeGuard, cast
+from typing import Annotated, Any, Final, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import (
     BytesAttr,
     DenseIntOrFPElementsAttr,
     Float32Type,
-    IntAttr,
     IntegerType,
     NoneAttr,
     Signedness,
@@ -19,19 +18,13 @@ from xdsl.dialects.builtin import (
     f32,
     i64,
 )
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue
-from xdsl.irdl import (
-    AnyAttr,
-    AttrConstraint,
-    BaseAttr,
-    EqAttrConstraint,
-    ParamAttrConstraint,
-    base,
-    irdl_attr_definition,
-)
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import AnyAttr, AttrConstraint, BaseAttr, EqAttrConstraint, ParamAttrConstraint, base
 from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+from xdsl.utils.hints import isa
+
+from .record import Codec, Record
 
 ByteTensor = TensorType[IntegerType]
 """The type of codes at the ends of a network: `tensor<?x64xui8>`, `tensor<?x64xsi8>`."""
@@ -60,33 +53,16 @@ BYTE_TENSOR: Final = cast(
 """The type of codes without an encoding."""
 
 
-@irdl_attr_definition
-class SparsityAttr(ParametrizedAttribute):
+class SparsityAttr(Record, text="nonzeros = {nonzeros}"):
     """The encoding of a sparse tensor type: `tensor<64x32xf32, #pebble.sparsity<nonzeros = 205>>`."""
 
     name = "pebble.sparsity"
 
-    nonzeros: IntAttr
-
-    @staticmethod
-    def of(nonzeros: int) -> "SparsityAttr":
-        """Return the encoding of a tensor with so many stored values."""
-        return SparsityAttr(IntAttr(nonzeros))
+    nonzeros: int
 
     def verify(self) -> None:
-        if self.nonzeros.data < 0:
-            raise VerifyException(f"{self.nonzeros.data} nonzeros, expected none or more")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            parser.parse_keyword("nonzeros")
-            parser.parse_punctuation("=")
-            return (IntAttr(parser.parse_integer()),)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(f"nonzeros = {self.nonzeros.data}")
+        if self.nonzeros < 0:
+            raise VerifyException(f"{self.nonzeros} nonzeros, expected none or more")
 
 
 F32_TENSOR: Final = base(F32Tensor)
@@ -165,6 +141,33 @@ def floats_of(attribute: DenseIntOrFPElementsAttr[Float32Type]) -> NDArray[np.fl
 def indices_of(attribute: DenseIntOrFPElementsAttr[IntegerType]) -> NDArray[np.int64]:
     """Return the indices of a dense attribute in its shape: a read-only view, without a copy."""
     return np.frombuffer(attribute.data.data, dtype="<i8").reshape(attribute.get_shape())
+
+
+def integers(kind: IntegerType) -> Codec:
+    """Return the codec of an array of rank 1 in a record: `dense<[0, 1]> : tensor<2xi64>`."""
+    dtype = np.dtype(f"<i{kind.width.data // 8}")
+
+    def parse(parser: AttrParser) -> NDArray[Any]:
+        found = parser.parse_attribute()
+        if not isa(found, DenseIntOrFPElementsAttr[IntegerType]):
+            parser.raise_error("expected dense integers")
+        if found.type.element_type != kind or len(found.get_shape()) != 1:
+            parser.raise_error(f"expected integers of type {kind} and rank 1, got {found.type}")
+        return np.frombuffer(found.data.data, dtype=dtype)
+
+    def dense(array: NDArray[Any]) -> DenseIntOrFPElementsAttr[IntegerType]:
+        return DenseIntOrFPElementsAttr(TensorType(kind, array.shape), BytesAttr(array.tobytes()))
+
+    def convert(array: NDArray[Any]) -> NDArray[Any]:
+        kept = np.array(array, dtype=dtype)
+        kept.flags.writeable = False
+        return kept
+
+    return Codec(parse, lambda printer, array: printer.print_attribute(dense(array)), convert, lambda a: a.tobytes())
+
+
+IndexArray = Annotated[NDArray[np.int64], integers(i64)]
+"""Indices in a record."""
 
 
 def broadcast_shape(left: Shape, right: Shape) -> Shape:

@@ -276,11 +276,11 @@ class _Cut:
             case ConstantOp():
                 self.constants[outputs[0]] = op.array
             case ReshapeOp():
-                yield self._step(op, "ReshapeTo", {"target": list(op.target.values)}, outputs)
+                yield self._step(op, "ReshapeTo", {"target": list(op.target.entries)}, outputs)
             case TransposeOp():
                 yield self._step(op, "Transpose", {"perm": list(op.order)}, outputs)
             case ActivateOp():
-                attributes = {"activation": op.activation.kind.data, "parameters": list(op.activation.values)}
+                attributes = {"activation": op.activation.kind, "parameters": list(op.activation.values)}
                 yield self._step(op, "Activate", attributes, outputs)
             case ConcatOp():
                 yield self._step(op, "Concat", {"axis": op.axis.value.data}, outputs)
@@ -373,7 +373,7 @@ def _input(value: SSAValue, attributes: DictionaryAttr) -> PrologueInput:
     """
     name = attributes.data.get(NAME)
     text = name.data if isinstance(name, StringAttr) else ""
-    kind = value.type.description.data if isinstance(value.type, ForeignType) else _tensor_kind(value.type)
+    kind = value.type.description if isinstance(value.type, ForeignType) else _tensor_kind(value.type)
     if kind not in DTYPES:
         accepted = ", ".join(DTYPES)
         raise UnsupportedModelError(f"input {text}: expected {accepted}, got {kind}")

@@ -314,7 +314,7 @@ class _Translation:
         """Refuse an input that no code could take; where a node reads it, the node's refusal came first."""
         for value, argument in zip(self._arguments, self._block.args, strict=True):
             if isinstance(argument.type, ForeignType) and not self._keep_foreign:
-                kind = argument.type.description.data
+                kind = argument.type.description
                 raise UnsupportedModelError(f"input {value.name}: expected a float tensor, got {kind}")
 
     def _result(self, output: onnx_ir.Value) -> SSAValue:

@@ -70,7 +70,7 @@ def _even_borders(ops: Iterable[Operation]) -> list[Borders]:
     """Return the borders that follow from shapes: those of a layer may be equal to them."""
     shares, features = set[int](), set[int]()
     for op in ops:
-        shares |= {op.schedule.shares.data} if isinstance(op, TileOp) else set()
+        shares |= {op.schedule.shares} if isinstance(op, TileOp) else set()
         values = [value for value in (*op.operands, *op.results) if value.type != INT64]
         features |= {(shape_of(value) or (1,))[-1] for value in values}
     return [even_borders(one, count) for count in sorted(shares) for one in sorted(features) if one > 0]
@@ -100,8 +100,8 @@ class _Key:
                 return ()
             case TileOp():
                 schedule = op.schedule
-                shared = sorted(schedule.shared.by_width)
-                return (str(op.rows_of), schedule.shares.data, shared, schedule.least_rows, same_from(op))
+                shared = sorted(schedule.shared)
+                return (str(op.rows_of), schedule.shares, shared, schedule.least_rows, same_from(op))
             case LinearOp():
                 kernel = None if op.kernel is None else op.kernel.choices
                 return (str(op.activation), kernel, self._number_of(op.borders))
@@ -111,7 +111,7 @@ class _Key:
                 return (block_count(op.edges), op.target_walk is not None, sorted(others.items()))
             case QuantizedLayersOp():
                 kernel = op.kernel
-                chosen = None if kernel is None else (kernel.choices, sorted(kernel.blocks.by_family.items()))
+                chosen = None if kernel is None else (kernel.choices, sorted(kernel.blocks.items()))
                 return (str(op.codes), str(op.activations), chosen)
             case _:
                 return sorted((name, str(value)) for name, value in op.properties.items())

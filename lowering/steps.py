@@ -165,7 +165,7 @@ STEPS: Final = ExtensibleTable[type[Operation], StepKind](
             _tiles,
             lambda op, sizes: product(sizes.shapes[op.inputs[0]][:-1]),
             tiles=tiled_rows,
-            shares=lambda op: op.schedule.shares.data > 1,
+            shares=lambda op: op.schedule.shares > 1,
         ),
         ImageNetworkOp: StepKind(
             _images,

@@ -14,10 +14,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from xdsl.irdl import IRDLOperation, OpDef, ParamAttrDef, ParametrizedAttribute
+from xdsl.irdl import IRDLOperation, OpDef
 from xdsl.passes import ModulePass
 
 from ..dialect.pebble import Pebble
+from ..dialect.record import Record
 from ..driver import named_pipelines
 from ..foundation.atomic_files import write_text
 from ..frontend.operators.table import CONVERTERS, LAYERS
@@ -49,8 +50,8 @@ def dialect_page() -> str:
             lines += _entry(op.name, op, _op_parts(op.get_irdl_definition()))
     lines += ["## Attributes and types", ""]
     for attribute in Pebble.attributes:
-        if issubclass(attribute, ParametrizedAttribute):
-            lines += _entry(f"#{attribute.name}", attribute, _parameters(attribute.get_irdl_definition()))
+        if issubclass(attribute, Record):
+            lines += _entry(f"#{attribute.name}", attribute, _fields(attribute))
     return "\n".join(lines)
 
 
@@ -116,8 +117,8 @@ def _op_parts(definition: OpDef) -> dict[str, str]:
     return {label: ", ".join(f"`{name}`" for name in names) for label, names in parts.items()}
 
 
-def _parameters(definition: ParamAttrDef) -> dict[str, str]:
-    return {"parameters": ", ".join(f"`{name}`" for name, _ in definition.parameters)}
+def _fields(attribute: type[Record]) -> dict[str, str]:
+    return {"fields": ", ".join(f"`{name}`" for name in attribute.codecs)}
 
 
 def _pass_entry(kind: type[ModulePass]) -> list[str]:

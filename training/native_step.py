@@ -289,8 +289,8 @@ def make_native(module: ModuleOp, options: StepOptions) -> None:
     for op in module.walk():
         if isinstance(op, LinearOp) and op.kernel is not None:
             family = op.kernel.family_at(width)
-            blocks = {name: count for name, count in op.kernel.blocks.by_family.items() if name == family}
-            op.kernel = KernelAttr.of(family, op.kernel.reason.data).with_blocks(blocks)
+            blocks = {name: count for name, count in op.kernel.blocks.items() if name == family}
+            op.kernel = KernelAttr({1: family}, op.kernel.reason, blocks=blocks)
     tiles = FormTiles((width,)), CanonicalizePass(), ShareTiles(options.threads)
     run_passes(context(), module, [*tiles, ScheduleNetwork(machine.l1_bytes, machine.l2_bytes)])
 

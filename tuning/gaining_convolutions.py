@@ -174,7 +174,7 @@ class _Times:
     def _in_codes(self, op: Convolution) -> QuantizedConv2dOp:
         """Return a convolution on some codes, with its times; it stands nowhere."""
         weight, one = SparseConstantOp(matrix_of(op)), ConstantOp(np.ones(op.result.type.get_shape()[1], np.float32))
-        layer = QuantizedLayer("", weight.result, one.result, one.result, CodesAttr.of("u8", 1.0, 0), op.activation)
+        layer = QuantizedLayer("", weight.result, one.result, one.result, CodesAttr("u8", 1.0, 0), op.activation)
         made = QuantizedConv2dOp(op.x, layer, op.window)
         made.dense_us = FloatAttr(runtime_us(op, self.machine), f64)
         choose_for_convolution(made, self.machine.prices)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -44,12 +44,12 @@ def measure_groups(module: ModuleOp, target: CpuTarget) -> None:
     for tile in [op for op in module.walk() if isinstance(op, TileOp) and op.depth_first is not None]:
         schedule = tile.depth_first
         assert schedule is not None
-        widths = [width for width in tile.schedule.tile_widths if width >= schedule.width.data]
+        widths = [width for width in tile.schedule.widths if width >= schedule.width]
         groups = {group.first: group for group in groups_at(tile, widths[-1]).values()}
         measured = [_measured(group, widths, target) for group in groups.values()]
-        tile.depth_first = DepthFirstAttr.of(
-            schedule.width.data,
-            [group.with_measured(times) for group, times in zip(schedule.groups, measured, strict=True)],
+        tile.depth_first = DepthFirstAttr(
+            schedule.width,
+            [replace(group, measured=times) for group, times in zip(schedule.groups, measured, strict=True)],
         )
 
 

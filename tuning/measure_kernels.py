@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
@@ -14,8 +14,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
-from ..dialect.attributes.kernels import KernelAttr
-from ..dialect.attributes.latencies import TimesAttr
 from ..dialect.ops.images import Conv2dOp
 from ..dialect.ops.layers import LinearOp
 from ..dialect.reports.layer_numbers import DEPTH_FIRST, LayerNumbers, layer_numbers
@@ -195,20 +193,19 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
     for linear, numbers in known.items():
         kernel = linear.kernel
         assert kernel is not None
-        times = kernel.measured.by_width
+        times = dict(kernel.measured)
         for chosen, blocks in _chosen(linear, numbers):
             time_key = (keys[linear], chosen.width, chosen.family, blocks)
             times |= {chosen.width: found[time_key].microseconds} if time_key in found else {}
-        *chosen_before, _, reason = kernel.parameters
-        linear.kernel = KernelAttr.new([*chosen_before, TimesAttr.of(dict(sorted(times.items()))), reason])
+        linear.kernel = replace(kernel, measured=dict(sorted(times.items())))
 
 
 def _chosen(linear: LinearOp | Conv2dOp, numbers: LayerNumbers) -> tuple[Candidate, ...]:
     kernel = linear.kernel
     assert kernel is not None
     alone = [width for width, family in numbers.families.items() if family != DEPTH_FIRST and width in WIDTHS]
-    missing = {width: kernel.family_at(width) for width in alone if width not in kernel.measured.by_width}
-    blocks = kernel.blocks.by_family
+    missing = {width: kernel.family_at(width) for width in alone if width not in kernel.measured}
+    blocks = kernel.blocks
     return tuple(Candidate(RepeatedKernel(family, width), blocks.get(family, 0)) for width, family in missing.items())
 
 

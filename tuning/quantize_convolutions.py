@@ -164,7 +164,7 @@ def _left(op: Convolution, rounding: _Rounding, machine: Machine) -> str:
 
 def _is_long(activation: ActivationAttr | None) -> bool:
     """Return whether an activation takes longer than to round what it reads, whose codes a table then maps."""
-    return activation is not None and activation.kind.data not in OF_FEW_INSTRUCTIONS
+    return activation is not None and activation.kind not in OF_FEW_INSTRUCTIONS
 
 
 def _behind(

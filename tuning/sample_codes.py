@@ -63,7 +63,7 @@ def _candidates(x: Floats) -> Iterator[CodesAttr]:
         low, high = min(0.0, float(ends[0])), max(0.0, float(ends[1]))
         scale = np.float32((high - low) / 255)
         if np.isfinite(scale) and scale >= LEAST_SCALE:
-            yield CodesAttr.of("u8", float(scale), int(np.clip(np.rint(-low / scale), 0, 255)))
+            yield CodesAttr("u8", float(scale), int(np.clip(np.rint(-low / scale), 0, 255)))
 
 
 def _rounding(x: Floats, codes: CodesAttr) -> float:

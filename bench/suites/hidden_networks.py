@@ -83,7 +83,7 @@ class HiddenNetwork:
         starts = np.arange(0, reads.size + 1, count, dtype=np.int64)
         weight = csr_array((values, inputs.ravel().astype(np.int32), starts), shape=(self.width, self.width))
         bias = rng.uniform(-0.1, 0.1, (self.width, 1)).astype(np.float32)
-        return ChainLayer(weight, bias, ActivationAttr.of("relu"))
+        return ChainLayer(weight, bias, ActivationAttr("relu"))
 
 
 HIDDEN_NETWORKS: Final[Mapping[str, HiddenNetwork]] = MappingProxyType(

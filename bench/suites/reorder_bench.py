@@ -97,7 +97,7 @@ def chain(weights: Sequence[CscMatrix]) -> ModuleOp:
     for number, weight in enumerate(weights):
         constant = SparseConstantOp(weight)
         last = number == len(weights) - 1
-        layer = LinearOp(value, constant.result, None, None if last else ActivationAttr.of("relu"))
+        layer = LinearOp(value, constant.result, None, None if last else ActivationAttr("relu"))
         block.add_ops([constant, layer])
         value = layer.result
     block.add_op(ReturnOp(value))
@@ -155,7 +155,7 @@ def _line(own: Mapping[str, Known], batch: int, seconds: float) -> Line:
     for name, (linear, _) in own.items():
         assert linear.kernel is not None
         kernels[name] = RepeatedKernel(linear.kernel.family_at(batch), batch)
-        predicted[name] = linear.kernel.predicted.by_width[batch]
+        predicted[name] = linear.kernel.predicted[batch]
     clock = KernelClock(kernels.values(), host_target())
     samples = {
         name: clock.sample(kernels[name], packed_layer(kernels[name].family, linear.weight, layer))
@@ -168,7 +168,7 @@ def _line(own: Mapping[str, Known], batch: int, seconds: float) -> Line:
 def _chosen(module: ModuleOp, options: Options) -> list[Known]:
     run_stages(module, options, after="arrange", until="choose")
     linears = [op for op in module.walk() if isinstance(op, LinearOp)]
-    blocks = [linear.kernel.blocks.by_family if linear.kernel is not None else {} for linear in linears]
+    blocks = [linear.kernel.blocks if linear.kernel is not None else dict[str, int]() for linear in linears]
     layers = zip(layers_of([linear.weight for linear in linears]), blocks, strict=True)
     return list(zip(linears, (layer.with_blocks(own) for layer, own in layers), strict=True))[:MOST_LAYERS]
 

@@ -4,22 +4,19 @@ What each computes is here, too, on numpy arrays: the reference that kernels are
 out as onnxruntime's: NaN stays NaN in every activation, clip and relu included.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from math import isnan, pi, sqrt
+from math import pi, sqrt
 from types import MappingProxyType, ModuleType
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ArrayAttr, FloatAttr, StringAttr, f64
-from xdsl.ir import Attribute, ParametrizedAttribute
-from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from ...foundation.bfloat import rounded_to_bfloat
+from ..record import FLOAT, Record, sequence
 
 Floats = NDArray[np.floating]
 """An array of float32 or float64; what is computed from it has the same dtype."""
@@ -67,72 +64,28 @@ CODES: Final = 256
 """Number of the codes of eight bits."""
 
 
-@irdl_attr_definition
-class ActivationAttr(ParametrizedAttribute):
+class ActivationAttr(Record, text="{kind}{values}"):
     """An elementwise function and its parameters: `#pebble.activation<leaky_relu(0.01)>`."""
 
     name = "pebble.activation"
 
-    kind: StringAttr
-    arguments: ArrayAttr[FloatAttr]
-
-    @staticmethod
-    def of(kind: str, *parameters: float) -> "ActivationAttr":
-        """Return the activation `kind` with its parameters in the order of `ACTIVATION_PARAMETERS`."""
-        return ActivationAttr(StringAttr(kind), ArrayAttr([FloatAttr(value, f64) for value in parameters]))
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        """The parameters as Python floats."""
-        return tuple(parameter.value.data for parameter in self.arguments)
+    kind: str
+    values: Annotated[tuple[float, ...], sequence(FLOAT, AttrParser.Delimiter.PAREN)] = ()
+    """The parameters in the order of `ACTIVATION_PARAMETERS`."""
 
     def verify(self) -> None:
-        expected = ACTIVATION_PARAMETERS.get(self.kind.data)
+        expected = ACTIVATION_PARAMETERS.get(self.kind)
         if expected is None:
             known = ", ".join(sorted(ACTIVATION_PARAMETERS))
-            raise VerifyException(f"unknown activation {self.kind.data!r}, accepted are {known}")
-        if len(self.arguments) != len(expected):
-            raise VerifyException(
-                f"activation {self.kind.data} has {len(self.arguments)} parameters, expected {len(expected)}"
-            )
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            kind = parser.parse_identifier()
-            values = parser.parse_optional_comma_separated_list(parser.Delimiter.PAREN, lambda: _parse_float(parser))
-        return (StringAttr(kind), ArrayAttr([FloatAttr(value, f64) for value in values or ()]))
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(self.kind.data)
-            if self.arguments.data:
-                printer.print_string("(" + ", ".join(_float_text(value) for value in self.values) + ")")
-
-
-def _parse_float(parser: AttrParser) -> float:
-    """Parse a decimal number, or the words inf, -inf and nan that MLIR's grammar lacks."""
-    negative = parser.parse_optional_punctuation("-") is not None
-    for word in ("inf", "nan"):
-        if parser.parse_optional_keyword(word) is not None:
-            return -float(word) if negative else float(word)
-    value = float(parser.parse_number(allow_boolean=False))
-    return -value if negative else value
-
-
-def _float_text(value: float) -> str:
-    """Return the shortest text that reads back as the same double, always with a dot."""
-    if isnan(value):
-        return "nan"
-    text = repr(value)
-    mantissa, exponent, power = text.partition("e")
-    return f"{mantissa}.0e{power}" if exponent and "." not in mantissa else text
+            raise VerifyException(f"unknown activation {self.kind!r}, accepted are {known}")
+        if len(self.values) != len(expected):
+            raise VerifyException(f"activation {self.kind} has {len(self.values)} parameters, expected {len(expected)}")
 
 
 def activate(activation: ActivationAttr, x: Floats) -> Floats:
     """Return `activation` of every value of `x`, in the dtype of `x`."""
     with np.errstate(all="ignore"):
-        return np.asarray(REFERENCE_ACTIVATIONS[activation.kind.data](x, *activation.values), dtype=x.dtype)
+        return np.asarray(REFERENCE_ACTIVATIONS[activation.kind](x, *activation.values), dtype=x.dtype)
 
 
 def _bfloat16(x: Floats) -> Floats:

@@ -3,26 +3,18 @@
 from typing import Final, NamedTuple
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, IntegerType
-from xdsl.ir import ParametrizedAttribute
-from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
-from xdsl.utils.hints import isa
 
 from ...sparse.csr import Indices
 from ...sparse.neuron_graph import NEIGHBOURS, NeuronGraph
-from ..tensors import dense_indices, indices_of
+from ..record import Record
+from ..tensors import IndexArray
 
 MOST_SLOTS = (1 << 16) - 1
 """Slots are numbered by 16 bits in the code."""
 
-WORDS = ("runs", "order", "slots")
 
-
-@irdl_attr_definition
-class DepthFirstOrderAttr(ParametrizedAttribute):
+class DepthFirstOrderAttr(Record, text="runs {runs}, order {order}, slots {slots}"):
     """Neurons in runs, each neuron after its sources, and a slot for every value.
 
     ```mlir
@@ -36,51 +28,26 @@ class DepthFirstOrderAttr(ParametrizedAttribute):
 
     name = "pebble.depth_first_order"
 
-    runs: DenseIntOrFPElementsAttr[IntegerType]
-    order: DenseIntOrFPElementsAttr[IntegerType]
-    slots: DenseIntOrFPElementsAttr[IntegerType]
-
-    @staticmethod
-    def of(order: Indices, slots: Indices, runs: Indices) -> "DepthFirstOrderAttr":
-        """Return the attribute for an order, the slot of every neuron, and the places where runs start."""
-        return DepthFirstOrderAttr(dense_indices(runs), dense_indices(order), dense_indices(slots))
+    runs: IndexArray
+    order: IndexArray
+    slots: IndexArray
 
     @property
     def slot_count(self) -> int:
         """The number of slots."""
-        return int(indices_of(self.slots).max(initial=-1)) + 1
+        return int(self.slots.max(initial=-1)) + 1
 
     @property
     def run_of(self) -> Indices:
         """The number of the run of each place in the order."""
-        starts, count = indices_of(self.runs), self.order.get_shape()[0]
+        starts, count = self.runs, len(self.order)
         return np.repeat(np.arange(len(starts)), np.diff(np.append(starts, count)))
 
     def verify(self) -> None:
-        starts, count = indices_of(self.runs), self.order.get_shape()[0]
+        starts, count = self.runs, len(self.order)
         within = len(starts) == 0 or (starts[0] == 0 and starts[-1] < count)
         if not within or np.any(np.diff(starts) < 1) or (count > 0 and len(starts) == 0):
             raise VerifyException(f"runs that do not start at 0 and ascend below {count}, the neurons in the order")
-
-    @classmethod
-    def parse_arrays(cls, parser: AttrParser) -> "DepthFirstOrderAttr":
-        """Parse what `print_arrays` prints."""
-        arrays: list[DenseIntOrFPElementsAttr[IntegerType]] = []
-        for word in WORDS:
-            if arrays:
-                parser.parse_punctuation(",")
-            parser.parse_keyword(word)
-            array = parser.parse_attribute()
-            if not isa(array, DenseIntOrFPElementsAttr[IntegerType]):
-                parser.raise_error(f"expected the {word} as dense integers")
-            arrays.append(array)
-        return cls(*arrays)
-
-    def print_arrays(self, printer: Printer) -> None:
-        """Print the arrays, each behind its name."""
-        for word, array in zip(WORDS, self.parameters, strict=True):
-            printer.print_string(f"{word} " if word == WORDS[0] else f", {word} ")
-            printer.print_attribute(array)
 
 
 class Transposed(NamedTuple):
@@ -118,7 +85,7 @@ class Lifetimes(NamedTuple):
 
 def lifetimes_of(graph: NeuronGraph, found: DepthFirstOrderAttr) -> Lifetimes:
     """Return when values are alive: neurons from the run that computes them on, inputs from their first reader's."""
-    order = indices_of(found.order)
+    order = found.order
     run_of_neuron = np.full(graph.neuron_count, -1, dtype=np.int64)
     run_of_neuron[order] = found.run_of
     used = run_of_neuron[graph.targets] >= 0
@@ -140,7 +107,7 @@ def verify_depth_first_order(
         VerifyException: something is wrong; names a neuron or a slot.
     """
     neuron_count, input_count = graph.neuron_count, len(graph.inputs)
-    order, slots = indices_of(found.order), indices_of(found.slots)
+    order, slots = found.order, found.slots
     if len(slots) != neuron_count:
         raise VerifyException(f"{len(slots)} slots, expected one for each of {neuron_count} neurons")
     if len(np.unique(order)) != len(order) or np.any((order < input_count) | (order >= neuron_count)):

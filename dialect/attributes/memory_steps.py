@@ -45,7 +45,7 @@ def verify_steps(network: WeightedGraph, order: Indices, transfers: "TransferCou
     counts = (len(connected), *(int(np.sum(kinds == kind)) for kind in (LOAD_BIAS, LOAD_ROW, STORE_ROW)))
     if counts != transfers.counts:
         raise VerifyException(f"steps make transfers {list(counts)}, counted were {list(transfers.counts)}")
-    _verify_slots(transfers.memory.data - 1, network.graph, steps)
+    _verify_slots(transfers.memory - 1, network.graph, steps)
     events = _Events.of(network, steps)
     wrong = events.positions[~events.are_possible()]
     if len(wrong):

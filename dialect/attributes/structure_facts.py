@@ -1,15 +1,15 @@
 """The attribute that says what structure was found in a sparse weight, one fact each."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Annotated, Final
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
-from xdsl.ir import Attribute, ParametrizedAttribute
-from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+
+from ..record import CODECS, Record, mapping
 
 SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -31,8 +31,24 @@ COUNTING: Final = frozenset({"alike", "dead"})
 """Kinds that count inputs, and then outputs."""
 
 
-@irdl_attr_definition
-class FactAttr(ParametrizedAttribute):
+def _parse_numbers(parser: AttrParser) -> dict[str, int]:
+    numbers: dict[str, int] = {}
+    while parser.parse_optional_punctuation(",") is not None:
+        if (word := parser.parse_identifier()) in numbers:
+            parser.raise_error(f"expected {word} once")
+        parser.parse_punctuation("=")
+        numbers[word] = parser.parse_integer(allow_boolean=False)
+    return numbers
+
+
+def _print_numbers(printer: Printer, numbers: Mapping[str, int]) -> None:
+    printer.print_string("".join(f", {name} = {number}" for name, number in numbers.items()))
+
+
+NUMBERS: Final = replace(mapping(CODECS[str], CODECS[int]), parse=_parse_numbers, print=_print_numbers)
+
+
+class FactAttr(Record, text="{kind}{numbers}"):
     """A fact about the connections of a weight, whatever their values are.
 
     ```mlir
@@ -42,54 +58,29 @@ class FactAttr(ParametrizedAttribute):
 
     name = "pebble.fact"
 
-    kind: StringAttr
-    names: ArrayAttr[StringAttr]
-    numbers: ArrayAttr[IntAttr]
+    kind: str
+    numbers: Annotated[Mapping[str, int], NUMBERS]
 
     @staticmethod
     def of(kind: str, **numbers: int) -> "FactAttr":
         """Return the fact `kind` with its numbers."""
-        names = ArrayAttr([StringAttr(name) for name in numbers])
-        return FactAttr(StringAttr(kind), names, ArrayAttr([IntAttr(number) for number in numbers.values()]))
-
-    @property
-    def by_name(self) -> dict[str, int]:
-        """The numbers by their names."""
-        return {name.data: number.data for name, number in zip(self.names, self.numbers, strict=True)}
+        return FactAttr(kind, numbers)
 
     @property
     def sentence(self) -> str:
         """The fact in words; what none of a layer is goes unsaid."""
-        clauses = SENTENCES[self.kind.data].split(", ") if self.kind.data in COUNTING else [SENTENCES[self.kind.data]]
-        said = [clause for clause in clauses if any(self.by_name[name] for name in _names(clause))]
-        return ", ".join(said or clauses).format(**self.by_name)
+        clauses = SENTENCES[self.kind].split(", ") if self.kind in COUNTING else [SENTENCES[self.kind]]
+        said = [clause for clause in clauses if any(self.numbers[name] for name in _names(clause))]
+        return ", ".join(said or clauses).format(**self.numbers)
 
     def verify(self) -> None:
-        if self.kind.data not in SENTENCES:
-            raise VerifyException(f"unknown fact {self.kind.data!r}, accepted are {', '.join(SENTENCES)}")
-        names = [name.data for name in self.names]
-        wanted = _names(SENTENCES[self.kind.data])
-        if sorted(names) != sorted(wanted) or len(self.numbers) != len(names):
-            raise VerifyException(f"fact {self.kind.data} of {', '.join(names)}, expected {', '.join(wanted)}")
-        if any(number.data < 0 for number in self.numbers):
-            raise VerifyException(f"fact {self.kind.data} with a negative number")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        names: list[StringAttr] = []
-        numbers: list[IntAttr] = []
-        with parser.in_angle_brackets():
-            kind = StringAttr(parser.parse_identifier())
-            while parser.parse_optional_punctuation(",") is not None:
-                names.append(StringAttr(parser.parse_identifier()))
-                parser.parse_punctuation("=")
-                numbers.append(IntAttr(parser.parse_integer(allow_boolean=False)))
-        return (kind, ArrayAttr(names), ArrayAttr(numbers))
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            numbers = [f"{name} = {number}" for name, number in self.by_name.items()]
-            printer.print_string(", ".join([self.kind.data, *numbers]))
+        if self.kind not in SENTENCES:
+            raise VerifyException(f"unknown fact {self.kind!r}, accepted are {', '.join(SENTENCES)}")
+        wanted = _names(SENTENCES[self.kind])
+        if sorted(self.numbers) != sorted(wanted):
+            raise VerifyException(f"fact {self.kind} of {', '.join(self.numbers)}, expected {', '.join(wanted)}")
+        if any(number < 0 for number in self.numbers.values()):
+            raise VerifyException(f"fact {self.kind} with a negative number")
 
 
 def _names(sentence: str) -> list[str]:

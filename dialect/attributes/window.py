@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr
-from xdsl.ir import Attribute, ParametrizedAttribute
-from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
+
+from ..record import Record
 
 Pair = tuple[int, int]
 """A number for rows and one for columns."""
@@ -21,8 +18,7 @@ class Tap(NamedTuple):
     column: int
 
 
-@irdl_attr_definition
-class WindowAttr(ParametrizedAttribute):
+class WindowAttr(Record, text="{kernel} strides {strides} dilations {dilations} pads {pads}"):
     """A window over images: result (i, j) reads rows i * stride - pad + tap * dilation, and columns likewise.
 
     ```mlir
@@ -34,20 +30,10 @@ class WindowAttr(ParametrizedAttribute):
 
     name = "pebble.window"
 
-    kernel: ArrayAttr[IntAttr]
-    strides: ArrayAttr[IntAttr]
-    dilations: ArrayAttr[IntAttr]
-    pads: ArrayAttr[IntAttr]
-
-    @staticmethod
-    def of(
-        kernel: Sequence[int],
-        strides: Sequence[int] = (1, 1),
-        dilations: Sequence[int] = (1, 1),
-        pads: Sequence[int] = (0, 0, 0, 0),
-    ) -> "WindowAttr":
-        """Return the window with these numbers."""
-        return WindowAttr(*(_numbers(values) for values in (kernel, strides, dilations, pads)))
+    kernel: Sequence[int]
+    strides: Sequence[int] = (1, 1)
+    dilations: Sequence[int] = (1, 1)
+    pads: Sequence[int] = (0, 0, 0, 0)
 
     @property
     def kernel_size(self) -> Pair:
@@ -62,7 +48,7 @@ class WindowAttr(ParametrizedAttribute):
     @property
     def pad_sizes(self) -> tuple[int, int, int, int]:
         """Pads at the top, left, bottom and right."""
-        top, left, bottom, right = (pad.data for pad in self.pads)
+        top, left, bottom, right = self.pads
         return top, left, bottom, right
 
     @property
@@ -98,35 +84,11 @@ class WindowAttr(ParametrizedAttribute):
             ("dilations", self.dilations, 2, 1),
             ("pads", self.pads, 4, 0),
         ):
-            numbers = [value.data for value in values]
+            numbers = list(values)
             if len(numbers) != count or min(numbers) < least:
                 raise VerifyException(f"{word} {numbers}, expected {count} numbers of at least {least}")
 
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            parameters = [_parse_numbers(parser)]
-            for word in ("strides", "dilations", "pads"):
-                parser.parse_keyword(word)
-                parameters.append(_parse_numbers(parser))
-        return parameters
 
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            kernel, strides, dilations, pads = (
-                [value.data for value in values] for values in (self.kernel, self.strides, self.dilations, self.pads)
-            )
-            printer.print_string(f"{kernel} strides {strides} dilations {dilations} pads {pads}")
-
-
-def _numbers(values: Sequence[int]) -> ArrayAttr[IntAttr]:
-    return ArrayAttr([IntAttr(value) for value in values])
-
-
-def _pair(values: ArrayAttr[IntAttr]) -> Pair:
-    first, second = (value.data for value in values)
+def _pair(values: Sequence[int]) -> Pair:
+    first, second = values
     return first, second
-
-
-def _parse_numbers(parser: AttrParser) -> ArrayAttr[IntAttr]:
-    return _numbers(parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer))

@@ -57,7 +57,7 @@ class DropRepeatedActivation(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ActivateOp, rewriter: PatternRewriter) -> None:
         first = op.x.owner
-        kind = op.activation.kind.data
+        kind = op.activation.kind
         if kind not in IDEMPOTENT:
             return
         if isinstance(first, QuantizedLayersOp):

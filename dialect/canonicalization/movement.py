@@ -20,7 +20,7 @@ class RoundBeforeMoving(RewritePattern):
     @op_type_rewrite_pattern
     def match_and_rewrite(self, op: ActivateOp, rewriter: PatternRewriter) -> None:
         move = op.x.owner
-        if op.activation.kind.data != "quantize" or not isinstance(move, ReshapeOp | TransposeOp):
+        if op.activation.kind != "quantize" or not isinstance(move, ReshapeOp | TransposeOp):
             return
         if not op.x.has_one_use():
             return
@@ -56,9 +56,9 @@ def _keeps_shape(target: TargetShapeAttr, shape: Shape) -> bool:
     A single axis that neither the type nor a copy decides keeps its size as well, since the number of values does not
     change; with a size of 0 beside it, it could be anything.
     """
-    if len(target.values) != len(shape):
+    if len(target.entries) != len(shape):
         return False
-    entries = zip(target.values, shape, strict=True)
+    entries = zip(target.entries, shape, strict=True)
     undecided = sum(size == DYNAMIC and entry != copied(axis) for axis, (entry, size) in enumerate(entries))
     return undecided == 0 or (undecided == 1 and 0 not in shape)
 
@@ -84,11 +84,11 @@ class MergeReshapes(RewritePattern):
         first = op.x.owner
         if not isinstance(first, ReshapeOp):
             return
-        entries = [entry if entry >= INFERRED else first.target.values[-2 - entry] for entry in op.target.values]
+        entries = [entry if entry >= INFERRED else first.target.entries[-2 - entry] for entry in op.target.entries]
         # with a size of 0, what is left over could be anything
-        if entries.count(INFERRED) > 1 or 0 in entries or 0 in first.target.values:
+        if entries.count(INFERRED) > 1 or 0 in entries or 0 in first.target.entries:
             return
-        target = TargetShapeAttr.of(entries)
+        target = TargetShapeAttr(entries)
         if target.result_shape(shape_of(first.x)) != shape_of(op.result):
             return
         merged = ReshapeOp(first.x, target)
@@ -111,12 +111,12 @@ class TransposeUnmerged(RewritePattern):
             return
         source, merged, between = shape_of(merge.x), shape_of(merge.result), shape_of(op.x)
         count = len(source) - len(merged) + 1
-        if count < 2 or len(op.target.values) != len(source):
+        if count < 2 or len(op.target.entries) != len(source):
             return
         undone = all(
-            entry in (INFERRED, size) for entry, size in zip(op.target.values[:count], source[:count], strict=True)
+            entry in (INFERRED, size) for entry, size in zip(op.target.entries[:count], source[:count], strict=True)
         )
-        kept = _keeps(merge.target.values[1:], source, count) and _keeps(op.target.values[count:], between, 1)
+        kept = _keeps(merge.target.entries[1:], source, count) and _keeps(op.target.entries[count:], between, 1)
         if not undone or not kept:
             return
         order = [*range(count), *(count - 1 + axis for axis in transpose.order[1:])]

@@ -252,8 +252,8 @@ class PastAttentionOp(Attention, _Past):
 def _verify_roundings(weighting: Weighting) -> None:
     """Check that all roundings are to codes, and those of scores behind a mask alone."""
     for one in (one for some in weighting.roundings for one in some):
-        if one.kind.data != "quantize":
-            raise VerifyException(f"rounded by {one.kind.data}, expected quantize")
+        if one.kind != "quantize":
+            raise VerifyException(f"rounded by {one.kind}, expected quantize")
     if weighting.causal and weighting.roundings.scores:
         raise VerifyException("causal scores are rounded, expected roundings of the products alone")
 

@@ -115,7 +115,7 @@ class SparseConstantOp(IRDLOperation):
                 "rows": dense_indices(weight.rows),
                 "values": dense_floats(weight.values),
             },
-            result_types=[f32_tensor(weight.shape, SparsityAttr.of(len(weight.values)))],
+            result_types=[f32_tensor(weight.shape, SparsityAttr(len(weight.values)))],
         )
 
     @property
@@ -138,11 +138,9 @@ class SparseConstantOp(IRDLOperation):
             raise VerifyException(f"a sparse constant of rank {len(shape)}, expected 2")
         if DYNAMIC in shape:
             raise VerifyException(f"a sparse constant of shape {shape_text(shape)}, expected known sizes")
-        _verify_arrays(shape[1], encoding.nonzeros.data, self)
-        if self.panels is not None and np.any(indices_of(self.panels.outputs) >= shape[1]):
-            raise VerifyException(
-                f"panels of output {indices_of(self.panels.outputs).max()}, expected below {shape[1]}"
-            )
+        _verify_arrays(shape[1], encoding.nonzeros, self)
+        if self.panels is not None and np.any(self.panels.outputs >= shape[1]):
+            raise VerifyException(f"panels of output {self.panels.outputs.max()}, expected below {shape[1]}")
         _verify_csc(shape[0], indices_of(self.pointers), indices_of(self.rows))
 
 

@@ -46,7 +46,7 @@ class ActivateOp(IRDLOperation):
 
 def rounds_to_codes(op: Operation) -> bool:
     """Return whether an op rounds what it reads to codes."""
-    return isinstance(op, ActivateOp) and op.activation.kind.data == "quantize"
+    return isinstance(op, ActivateOp) and op.activation.kind == "quantize"
 
 
 class BinaryOp(IRDLOperation):

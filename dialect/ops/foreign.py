@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, StringAttr, i64
-from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
+from xdsl.ir import Attribute, SSAValue, TypeAttribute
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     prop_def,
     var_operand_def,
     var_result_def,
 )
 from xdsl.utils.exceptions import VerifyException
+
+from ..record import Record, Text
 
 CODES = "pebble.codes"
 """Under this key a node that makes codes of floats, or the other way round, has the codes, if these are constants."""
@@ -22,21 +23,15 @@ MAP_TYPES = "redpebble.map_types"
 """Under this key a graph's `meta` holds the types, as protobuf bytes by name, that onnx-ir cannot hold."""
 
 
-@irdl_attr_definition
-class ForeignType(ParametrizedAttribute, TypeAttribute):
+class ForeignType(Record, TypeAttribute, text="{description}"):
     """The type of a value that is no f32 tensor of known rank, in ONNX's words: `!pebble.value<"tensor(int64)">`."""
 
     name = "pebble.value"
 
-    description: StringAttr
-
-    @staticmethod
-    def of(description: str) -> "ForeignType":
-        """Return the type that ONNX describes as `description`."""
-        return ForeignType(StringAttr(description))
+    description: Text
 
 
-INT64: Final = ForeignType.of("tensor(int64)")
+INT64: Final = ForeignType("tensor(int64)")
 """The type of numbers of nodes, say, as models have them."""
 
 

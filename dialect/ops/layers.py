@@ -106,8 +106,8 @@ class LinearOp(IRDLOperation):
         borders = self.borders
         if borders and (borders[0] != 0 or borders[-1] != weight[1] or list(borders) != sorted(borders)):
             raise VerifyException(f"cut at {list(borders)}, expected ascending outputs from 0 to {weight[1]}")
-        if self.partition is not None and len(self.partition.array) != weight[1]:
-            raise VerifyException(f"owners of {len(self.partition.array)} outputs, expected {weight[1]}")
+        if self.partition is not None and len(self.partition.owners) != weight[1]:
+            raise VerifyException(f"owners of {len(self.partition.owners)} outputs, expected {weight[1]}")
 
     @property
     def is_rounded(self) -> bool:

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from typing_extensions import override
-from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, IntAttr, IntegerAttr, i64
-from xdsl.ir import Attribute, Operation, ParametrizedAttribute, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i64
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    irdl_attr_definition,
     irdl_op_definition,
     operand_def,
     prop_def,
@@ -19,10 +18,10 @@ from xdsl.irdl import (
     var_result_def,
 )
 from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ..record import Record, written
 from ..tensors import DENSE_TENSOR, DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
 from .axis_maps import AxisMap, HasAxisMap, Join, RowMajor, RowWise, own_axes
 from .pattern_traits import MovementPatterns
@@ -36,8 +35,22 @@ def copied(axis: int) -> int:
     return -2 - axis
 
 
-@irdl_attr_definition
-class TargetShapeAttr(ParametrizedAttribute):
+def _parse_entry(parser: AttrParser) -> int:
+    word = parser.parse_optional_identifier()
+    if word is None:
+        return parser.parse_integer(allow_negative=False)
+    if word == "_":
+        return INFERRED
+    if not (word.startswith("d") and word[1:].isdigit()):
+        parser.raise_error(f"expected a size, _ or d0, d1, ..., got {word}")
+    return copied(int(word[1:]))
+
+
+def _entry_text(entry: int) -> str:
+    return "_" if entry == INFERRED else f"d{-2 - entry}" if entry < 0 else str(entry)
+
+
+class TargetShapeAttr(Record, text="{entries}"):
     """The target of a reshape: d0 copies the input's axis 0, _ is what is left over.
 
     ```mlir
@@ -49,22 +62,12 @@ class TargetShapeAttr(ParametrizedAttribute):
 
     name = "pebble.target_shape"
 
-    entries: ArrayAttr[IntAttr]
-
-    @staticmethod
-    def of(entries: Sequence[int]) -> "TargetShapeAttr":
-        """Return the target with these entries."""
-        return TargetShapeAttr(ArrayAttr([IntAttr(entry) for entry in entries]))
-
-    @property
-    def values(self) -> tuple[int, ...]:
-        """The entries as Python integers."""
-        return tuple(entry.data for entry in self.entries)
+    entries: Sequence[Annotated[int, written(_parse_entry, _entry_text)]]
 
     def verify(self) -> None:
-        if self.values.count(INFERRED) > 1:
-            raise VerifyException(f"{self.values.count(INFERRED)} axes are left over, expected one at most")
-        copies = [entry for entry in self.values if entry < INFERRED]
+        if self.entries.count(INFERRED) > 1:
+            raise VerifyException(f"{self.entries.count(INFERRED)} axes are left over, expected one at most")
+        copies = [entry for entry in self.entries if entry < INFERRED]
         if len(copies) != len(set(copies)):
             raise VerifyException(f"target {self.text} copies an axis twice")
 
@@ -74,50 +77,28 @@ class TargetShapeAttr(ParametrizedAttribute):
         Raises:
             VerifyException: the sizes do not fit, or an axis is copied that the input does not have.
         """
-        if any(entry < INFERRED and -2 - entry >= len(shape) for entry in self.values):
+        if any(entry < INFERRED and -2 - entry >= len(shape) for entry in self.entries):
             raise VerifyException(f"target {self.text} copies an axis that input {shape_text(shape)} does not have")
-        sizes = [DYNAMIC if entry == INFERRED else entry if entry >= 0 else shape[-2 - entry] for entry in self.values]
+        sizes = [DYNAMIC if entry == INFERRED else entry if entry >= 0 else shape[-2 - entry] for entry in self.entries]
         rest = self._without_copies(shape)
-        known = prod(entry for entry in self.values if entry >= 0)
-        if DYNAMIC not in rest and INFERRED in self.values:
+        known = prod(entry for entry in self.entries if entry >= 0)
+        if DYNAMIC not in rest and INFERRED in self.entries:
             if known == 0 or prod(rest) % known:
                 raise VerifyException(f"input {shape_text(shape)} does not fit target {self.text}")
-            sizes[self.values.index(INFERRED)] = prod(rest) // known
+            sizes[self.entries.index(INFERRED)] = prod(rest) // known
         elif DYNAMIC not in rest and prod(rest) != known:
             raise VerifyException(f"input {shape_text(shape)} does not fit target {self.text}")
         return tuple(sizes)
 
     def _without_copies(self, shape: Shape) -> list[int]:
         """Return the input's sizes that are not copied, each copy taking away one axis."""
-        taken = {-2 - entry for entry in self.values if entry < INFERRED}
+        taken = {-2 - entry for entry in self.entries if entry < INFERRED}
         return [size for axis, size in enumerate(shape) if axis not in taken]
 
     @property
     def text(self) -> str:
         """The entries as a person writes them: `[d0, _, 64]`."""
-        words = ("_" if entry == INFERRED else f"d{-2 - entry}" if entry < 0 else str(entry) for entry in self.values)
-        return f"[{', '.join(words)}]"
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            entries = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: _parse_entry(parser))
-        return (ArrayAttr([IntAttr(entry) for entry in entries]),)
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            printer.print_string(self.text)
-
-
-def _parse_entry(parser: AttrParser) -> int:
-    word = parser.parse_optional_identifier()
-    if word is None:
-        return parser.parse_integer(allow_negative=False)
-    if word == "_":
-        return INFERRED
-    if not (word.startswith("d") and word[1:].isdigit()):
-        parser.raise_error(f"expected a size, _ or d0, d1, ..., got {word}")
-    return copied(int(word[1:]))
+        return f"[{', '.join(map(_entry_text, self.entries))}]"
 
 
 class _ReshapeAxes(HasAxisMap):
@@ -132,7 +113,7 @@ class _ReshapeAxes(HasAxisMap):
         right = [axis for axis, size in enumerate(target) if size != 1]
         while left and right:
             same = source[left[-1]] == target[right[-1]] != DYNAMIC
-            if not same and op.target.values[right[-1]] != copied(left[-1]):
+            if not same and op.target.entries[right[-1]] != copied(left[-1]):
                 break
             after[right.pop()] = before[left.pop()]
         return AxisMap((tuple(before),), (tuple(after),), fixed=frozenset(before) ^ frozenset(after))

@@ -1,6 +1,7 @@
 """The network op: a whole graph of neurons and connections as one op, so that an order of its connections shows."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from hashlib import blake2b
 from math import prod
@@ -118,11 +119,11 @@ class NetworkOp(IRDLOperation):
         """Neurons that are inputs."""
         return sum(shape_of(operand)[-1] for operand in self.inputs)
 
-    def set_order(self, order: Indices, memory: int, policy: str, counts: Sequence[int]) -> None:
+    def set_order(self, order: Indices, memory: int, policy: str, counts: tuple[int, int, int, int]) -> None:
         """Write an order and what it transfers for a memory of so many values; steps of another order are dropped."""
         self.order = dense_indices(order)
-        self.transfers = TransferCountAttr.of(memory, policy, counts, "")
-        self.transfers = TransferCountAttr.of(memory, policy, counts, self.digest())
+        self.transfers = TransferCountAttr(memory, policy, *counts, "")
+        self.transfers = replace(self.transfers, order=self.digest())
         self.steps = None
 
     def digest(self) -> str:
@@ -130,7 +131,7 @@ class NetworkOp(IRDLOperation):
         arrays = (self.sources, self.targets, self.output_neurons, *([self.order] if self.order is not None else []))
         digest = blake2b(digest_size=8)
         if self.transfers is not None:
-            numbers = (self.input_count, self.transfers.memory.data, self.transfers.policy.data, *self.transfers.counts)
+            numbers = (self.input_count, self.transfers.memory, self.transfers.policy, *self.transfers.counts)
             digest.update(repr(numbers).encode())
         for array in arrays:
             digest.update(len(array.data.data).to_bytes(8, "little") + array.data.data)
@@ -143,7 +144,7 @@ class NetworkOp(IRDLOperation):
         _verify_graph(network)
         if self.order is not None:
             _checked(partial(check_order, network.graph, indices_of(self.order)))
-        if self.transfers is not None and (self.order is None or self.transfers.order.data != self.digest()):
+        if self.transfers is not None and (self.order is None or self.transfers.order != self.digest()):
             raise VerifyException("transfers were counted for another order")
         if self.steps is not None:
             if self.order is None or self.transfers is None:

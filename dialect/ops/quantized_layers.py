@@ -188,12 +188,12 @@ class QuantizedLayersOp(IRDLOperation):
 
 
 def _result_type(shape: Sequence[int], codes: CodesAttr | None) -> Attribute:
-    return f32_tensor(shape) if codes is None else byte_tensor(codes.kind.data, shape)
+    return f32_tensor(shape) if codes is None else byte_tensor(codes.kind, shape)
 
 
 def _verify_bytes(word: str, value: SSAValue, codes: CodesAttr | None) -> None:
     """Check that bytes are of the kind of the codes that they are."""
-    found, expected = byte_kind(value.type), None if codes is None else codes.kind.data
+    found, expected = byte_kind(value.type), None if codes is None else codes.kind
     if found is not None and found != expected:
         raise VerifyException(f"{word} of {found} bytes, its codes are {expected or 'none'}")
 

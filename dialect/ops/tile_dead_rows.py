@@ -8,14 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.dialects.builtin import ArrayAttr, IntAttr
-from xdsl.ir import Attribute, Block, ParametrizedAttribute
-from xdsl.irdl import irdl_attr_definition
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
+from xdsl.ir import Block
 from xdsl.utils.exceptions import VerifyException
 
 from ..attributes.activations import activate
+from ..record import Record
 from .constants import SparseConstantOp, constant_array
 from .layers import LinearOp
 from .tile_chain import chain_of
@@ -24,8 +21,7 @@ EXACT_ZEROS = ("clip", "leaky_relu", "relu")
 """Activations whose zeros are the same in every implementation: they compare and multiply, and round nothing away."""
 
 
-@irdl_attr_definition
-class DeadRowsAttr(ParametrizedAttribute):
+class DeadRowsAttr(Record, text="dropped after {layers}, tiles of {width}"):
     """Layers of a tile, counted from 0, behind which rows of zeros are dropped, and the columns of its tiles.
 
     ```mlir
@@ -37,42 +33,15 @@ class DeadRowsAttr(ParametrizedAttribute):
 
     name = "pebble.dead_rows"
 
-    after: ArrayAttr[IntAttr]
-    width: IntAttr
-
-    @staticmethod
-    def of(after: Sequence[int], width: int) -> "DeadRowsAttr":
-        """Return the attribute for the numbers of some layers, ascending, and the columns of a tile."""
-        return DeadRowsAttr(ArrayAttr([IntAttr(layer) for layer in after]), IntAttr(width))
-
-    @property
-    def layers(self) -> tuple[int, ...]:
-        """The layers as Python integers."""
-        return tuple(layer.data for layer in self.after)
+    layers: Sequence[int]
+    width: int
 
     def verify(self) -> None:
         layers = list(self.layers)
         if not layers or layers != sorted(set(layers)) or layers[0] < 0:
             raise VerifyException(f"rows dropped after layers {layers}, expected ascending numbers from 0 on")
-        if self.width.data < 16 or self.width.data % 16:
-            raise VerifyException(f"tiles of {self.width.data} columns, expected a multiple of 16")
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        with parser.in_angle_brackets():
-            parser.parse_keyword("dropped")
-            parser.parse_keyword("after")
-            after = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
-            parser.parse_punctuation(",")
-            parser.parse_keyword("tiles")
-            parser.parse_keyword("of")
-            width = parser.parse_integer()
-        return (ArrayAttr([IntAttr(layer) for layer in after]), IntAttr(width))
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            after = ", ".join(map(str, self.layers))
-            printer.print_string(f"dropped after [{after}], tiles of {self.width.data}")
+        if self.width < 16 or self.width % 16:
+            raise VerifyException(f"tiles of {self.width} columns, expected a multiple of 16")
 
 
 def first_kept_zero(layers: Sequence[LinearOp]) -> int:
@@ -85,7 +54,7 @@ def first_kept_zero(layers: Sequence[LinearOp]) -> int:
 
 def keeps_zeros(layer: LinearOp) -> bool:
     """Return whether a layer certainly makes a row of zeros of one."""
-    if layer.activation is not None and layer.activation.kind.data not in EXACT_ZEROS:
+    if layer.activation is not None and layer.activation.kind not in EXACT_ZEROS:
         return False
     values = _weights(layer)
     bias = np.zeros(1, dtype=np.float32) if layer.bias is None else constant_array(layer.bias)

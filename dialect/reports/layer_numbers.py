@@ -1,13 +1,12 @@
 """Tile widths of a layer, the kernel of each, and its times and bytes there: read from the IR."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from xdsl.dialects.builtin import ModuleOp
 
 from ...sparse.csr import CONNECTION_BYTES
-from ..attributes.latencies import TimesAttr
 from ..ops.constants import SparseConstantOp, constant_array
 from ..ops.images import Conv2dOp
 from ..ops.layers import LinearOp
@@ -60,7 +59,7 @@ def _one_by_one(op: LinearOp | Conv2dOp, widths: tuple[int, ...] | None = None) 
     """Return the numbers of a layer that runs by itself in tiles of some widths, or of all where there are no tiles."""
     if op.kernel is None:
         return LayerNumbers()
-    predicted, measured = op.kernel.predicted.by_width, op.kernel.measured.by_width
+    predicted, measured = op.kernel.predicted, op.kernel.measured
     if widths is None:
         # pixels come in tiles of one width, which has a time
         widths = tuple(sorted(predicted if isinstance(op, Conv2dOp) else {*predicted, *op.kernel.choices}))
@@ -76,12 +75,12 @@ def _one_by_one(op: LinearOp | Conv2dOp, widths: tuple[int, ...] | None = None) 
 
 def _in_tile(tile: TileOp) -> dict[LinearOp, LayerNumbers]:
     if tile.dead_rows is not None:
-        return _on_live_rows(tile, tile.dead_rows.layers, tile.dead_rows.width.data)
-    widths = tuple(tile.schedule.tile_widths)
+        return _on_live_rows(tile, tile.dead_rows.layers, tile.dead_rows.width)
+    widths = tuple(tile.schedule.widths)
     found = {op: _one_by_one(op, widths) for op in tile.body.block.walk() if isinstance(op, LinearOp)}
     if tile.depth_first is None:
         return found
-    layers, start = chain_of(tile.body.block), tile.depth_first.width.data
+    layers, start = chain_of(tile.body.block), tile.depth_first.width
     depth_first = [width for width in widths if width >= start]
     for group in tile.depth_first.groups:
         members = [layers[number] for number in group.layers]
@@ -102,26 +101,25 @@ def _in_group(
     known, widths = group
     share = connection_count(op) / connections
 
-    def part(numbers: TimesAttr, unit: float = 1.0) -> dict[int, float]:
-        by_width = numbers.by_width
-        return {width: unit * share * by_width[width] for width in widths if width in by_width}
+    def part(times: Mapping[int, float], unit: float = 1.0) -> dict[int, float]:
+        return {width: unit * share * times[width] for width in widths if width in times}
 
-    where = f"layers {known.first.data} to {known.last.data} depth first"
+    where = f"layers {known.layers.start} to {known.layers[-1]} depth first"
     return LayerNumbers(
         {**one_by_one.families, **dict.fromkeys(widths, DEPTH_FIRST)},
         {**one_by_one.predicted, **part(known.predicted)},
         {**one_by_one.measured, **part(known.measured)},
         {**one_by_one.moved, **{width: _weight_bytes(op) + far for width, far in part(known.kilobytes, 1e3).items()}},
-        reason=f"{where}: {known.reason.data}",
+        reason=f"{where}: {known.reason}",
     )
 
 
-def _on_live_rows(tile: TileOp, dropping: tuple[int, ...], width: int) -> dict[LinearOp, LayerNumbers]:
+def _on_live_rows(tile: TileOp, dropping: Sequence[int], width: int) -> dict[LinearOp, LayerNumbers]:
     """Return the numbers of layers; rows of zeros are dropped behind those numbered `dropping`, in tiles of `width`.
 
     Rows that fill no such tile, and those of batches that threads share, run in ordinary ones.
     """
-    ordinary = [one for one in tile.schedule.tile_widths if one < width or one in tile.schedule.shared.by_width]
+    ordinary = [one for one in tile.schedule.widths if one < width or one in tile.schedule.shared]
     found: dict[LinearOp, LayerNumbers] = {}
     for number, op in enumerate(chain_of(tile.body.block)):
         numbers, stage = _one_by_one(op, tuple(sorted({*ordinary, width}))), sum(layer < number for layer in dropping)

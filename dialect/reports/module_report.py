@@ -56,10 +56,10 @@ def _report(op: LinearOp | Conv2dOp, name: str, numbers: LayerNumbers) -> LayerR
         measured_us=_by_text(numbers.measured),
         predicted_bytes=_by_text(numbers.moved),
         at_most=tuple(map(str, numbers.at_most)),
-        fewest_reads=bounds.fewest_reads.data if bounds is not None else None,
-        most_reads=bounds.most_reads.data if bounds is not None else None,
-        fewest_writes=bounds.fewest_writes.data if bounds is not None else None,
-        most_writes=bounds.most_writes.data if bounds is not None else None,
+        fewest_reads=bounds.reads.lower if bounds is not None else None,
+        most_reads=bounds.reads.upper if bounds is not None else None,
+        fewest_writes=bounds.writes.lower if bounds is not None else None,
+        most_writes=bounds.writes.upper if bounds is not None else None,
         structure="\n".join(_structure(op)),
     )
 
@@ -85,7 +85,7 @@ def _kernel(families: Mapping[int, str]) -> str:
 
 def _reasons(op: LinearOp | Conv2dOp) -> list[str]:
     """Return why the kernels were chosen, and what the order of the neurons does for the layer."""
-    reasons, order = [] if op.kernel is None else [op.kernel.reason.data], _text(op, ORDER)
+    reasons, order = [] if op.kernel is None else [op.kernel.reason], _text(op, ORDER)
     if isinstance(op, Conv2dOp):
         reasons.append(window_text(op))
     return [*reasons, f"order {order}"] if order else reasons

@@ -128,7 +128,7 @@ def _features(op: Operation) -> int:
 def _is_quick(op: Operation) -> bool:
     """Return whether a value that an operator yields takes a few instructions."""
     return isinstance(op, AddOp | MulOp | ConcatOp) or (
-        isinstance(op, ActivateOp) and op.activation.kind.data in OF_FEW_INSTRUCTIONS
+        isinstance(op, ActivateOp) and op.activation.kind in OF_FEW_INSTRUCTIONS
     )
 
 
@@ -136,7 +136,7 @@ def _predicted_us(layers: Sequence[Layer]) -> dict[str, float]:
     """Return the sums of times at the widths for which there are times of all layers; none for layers of pixels."""
     if any(isinstance(layer, Conv2dOp | QuantizedConv2dOp) for layer in layers):
         return {}
-    times = [layer.kernel.predicted.by_width if layer.kernel is not None else {} for layer in layers]
+    times = [layer.kernel.predicted if layer.kernel is not None else dict[int, float]() for layer in layers]
     widths = set[int].intersection(*({*one} for one in times)) if times else set[int]()
     return {str(width): sum(one[width] for one in times) for width in sorted(widths)}
 

@@ -29,7 +29,7 @@ def quantized_conv_report(op: QuantizedConv2dOp, window: str) -> LayerReport:
     """Return the line of a convolution, whose times are those of a tile of pixels; `window` says what it reads."""
     line, kernel = _line(op.layer, op.kernel, (_connections(op.weight), 1.0), f"; {window}"), op.kernel
     # the family is used for tiles of pixels alone
-    families = {} if kernel is None else {str(width): line.kernel for width in kernel.predicted.by_width}
+    families = {} if kernel is None else {str(width): line.kernel for width in kernel.predicted}
     return replace(line, families=families)
 
 
@@ -43,7 +43,7 @@ def _line(layer: QuantizedLayer, kernel: KernelAttr | None, part: tuple[int, flo
     size = layer.inputs * layer.outputs
     families = {} if kernel is None else {str(width): family for width, family in kernel.choices.items()}
     starts = [family if width == "1" else f"{family} from {width}" for width, family in families.items()]
-    predicted = {} if kernel is None else kernel.predicted.by_width
+    predicted = dict[int, float]() if kernel is None else kernel.predicted
     return LayerReport(
         name=layer.name,
         inputs=layer.inputs,
@@ -52,7 +52,7 @@ def _line(layer: QuantizedLayer, kernel: KernelAttr | None, part: tuple[int, flo
         density=connections / size if size else 0.0,
         format="int8",
         kernel=", ".join(starts),
-        reason="" if kernel is None else f"{kernel.reason.data}{more}",
+        reason="" if kernel is None else f"{kernel.reason}{more}",
         families=families,
         predicted_us={str(width): share * time for width, time in predicted.items()},
         measured_us={},

@@ -174,7 +174,7 @@ def _activate(attributes: Attributes, x: Array) -> Array:
     """Return an activation of the dialect; what loads its IR is not needed by prologues without one."""
     from ..attributes.activations import ActivationAttr, activate
 
-    return activate(ActivationAttr.of(attributes["activation"], *attributes["parameters"]), x)
+    return activate(ActivationAttr(attributes["activation"], attributes["parameters"]), x)
 
 
 def _identity(_: Attributes, x: Array) -> Array:

@@ -60,7 +60,7 @@ def run_dynamic_layer(layer: QuantizedLayer, steps: Floats, scale: np.float32, p
 
 def rounds_sums(layer: QuantizedLayer) -> bool:
     """Return whether the sums of a layer are rounded to codes by one multiplication."""
-    return layer.activation is None or layer.activation.kind.data == "relu"
+    return layer.activation is None or layer.activation.kind == "relu"
 
 
 def _next_steps(layer: QuantizedLayer, totals: Floats, multiplier: Floats, codes: CodesAttr) -> Floats:

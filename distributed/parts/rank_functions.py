@@ -105,7 +105,7 @@ def build_function(name: str, function: RankFunction, results: Sequence[Key], vi
         values |= dict(zip(one.writes, written, strict=True))
     inside.add_op(YieldOp([values[key] for key in results]))
     result_types: list[Attribute] = [f32_tensor((DYNAMIC, views[key].features)) for key in results]
-    schedule = ScheduleAttr.of((64,))
+    schedule = ScheduleAttr((64,))
     tile = TileOp(list(block.args), [(0, result) for result in result_types], schedule, Region(inside))
     block.add_ops([tile, ReturnOp(*tile.outputs)])
     function_type = FunctionType.from_lists(types, result_types)

@@ -60,7 +60,7 @@ class Machine:
         work, seconds, width = 0.0, 0.0, block_width(module)
         for op in module.walk():
             weight = weight_of(op.weight) if isinstance(op, LinearOp) else None
-            times = op.kernel.predicted.by_width if isinstance(op, LinearOp) and op.kernel is not None else {}
+            times = op.kernel.predicted if isinstance(op, LinearOp) and op.kernel is not None else dict[int, float]()
             if weight is not None and width in times:
                 work += connection_count(weight) * width
                 seconds += times[width] * 1e-6

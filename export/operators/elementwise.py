@@ -70,7 +70,7 @@ def emit_activation(activation: ActivationAttr, x: ir.Value, builder: NodeBuilde
     Raises:
         ValueError: the model's opset has neither the operator nor the means to build it.
     """
-    kind = activation.kind.data
+    kind = activation.kind
     operator = ACTIVATION_OPERATORS.get(kind)
     if operator is not None and builder.opset >= operator.since:
         return builder.node(operator.name, x, **_attributes(kind, activation.values, operator.defaults))

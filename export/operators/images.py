@@ -81,8 +81,7 @@ def window_attributes(op: WindowOp) -> dict[str, list[int]]:
     """Return strides, pads and dilations as attributes."""
     top, left, bottom, right = op.window.pad_sizes
     pads = [top, left, bottom, right] if len(shape_of(op.x)) == 4 else [left, right]
-    dilations = [dilation.data for dilation in op.window.dilations]
-    return {"strides": spatial(op, op.window.stride), "pads": pads, "dilations": spatial(op, dilations)}
+    return {"strides": spatial(op, op.window.stride), "pads": pads, "dilations": spatial(op, op.window.dilations)}
 
 
 def spatial(op: WindowOp, numbers: Sequence[int]) -> list[int]:

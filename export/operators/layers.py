@@ -23,7 +23,7 @@ def emit_linear(op: LinearOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Gemm for matrices; MatMul and Add for any other rank, which Gemm refuses. The weight is rounded already."""
     x = builder.operand(op.x)
     if op.is_rounded:
-        x = emit_activation(ActivationAttr.of("bfloat16"), x, builder)
+        x = emit_activation(ActivationAttr("bfloat16"), x, builder)
     value = _gemm(op, x, builder) if len(shape_of(op.x)) == 2 else _matmul(op, x, builder)
     if op.activation is not None:
         value = emit_activation(op.activation, value, builder)

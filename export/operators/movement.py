@@ -102,7 +102,7 @@ def _settled(op: ReshapeOp) -> tuple[int, ...]:
     """Return the target with every size that is known, by the types, in place of copies and what is left over."""
     shape, result = shape_of(op.x), shape_of(op.result)
     entries: list[int] = []
-    for entry, size in zip(op.target.values, result, strict=True):
+    for entry, size in zip(op.target.entries, result, strict=True):
         source = shape[-2 - entry] if entry < INFERRED else size
         entries.append(entry if source == DYNAMIC else source)
     return tuple(entries)

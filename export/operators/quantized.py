@@ -99,7 +99,7 @@ class _Emission(NamedTuple):
         once, or a bias is added to rows of rank 3.
         """
         activation = self._saturated.activation
-        signed = any(one is not None and one.kind.data != "u8" for one in (self.layer.codes, self.following))
+        signed = any(one is not None and one.kind != "u8" for one in (self.layer.codes, self.following))
         if signed or (self.following is not None and activation is not None and rounds_sums(self.layer)):
             return None
         if self.window is not None and (self.following is None or activation is not None):
@@ -133,7 +133,7 @@ class _Emission(NamedTuple):
 
 
 def _unsigned(codes: CodesAttr) -> CodesAttr:
-    return CodesAttr.of("u8", codes.scale, codes.unsigned_zero)
+    return CodesAttr("u8", codes.scale, codes.unsigned_zero)
 
 
 def _codes(value: ir.Value, step: float, codes: CodesAttr, builder: NodeBuilder) -> ir.Value:
@@ -182,7 +182,7 @@ def dynamic_sums(layer: QuantizedLayer, value: ir.Value, window: Window | None, 
 
 def zero_of(codes: CodesAttr, builder: NodeBuilder) -> ir.Value:
     """Return the zero of codes that are given."""
-    unsigned = codes.kind.data == "u8"
+    unsigned = codes.kind == "u8"
     return builder.initializers.literal(np.array(codes.zero, np.uint8) if unsigned else np.array(codes.zero, np.int8))
 
 

@@ -59,7 +59,7 @@ def target_of(source: SymbolicShape, result: SymbolicShape) -> TargetShapeAttr |
         else:
             free.discard(match)
             entries.append(copied(match))
-    return TargetShapeAttr.of(entries) if entries.count(INFERRED) <= 1 else None
+    return TargetShapeAttr(entries) if entries.count(INFERRED) <= 1 else None
 
 
 class SizeTable(Mapping[SSAValue, SymbolicShape]):

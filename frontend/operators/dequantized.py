@@ -55,7 +55,7 @@ def _rounded_steps(conversion: Conversion) -> SSAValue | None:
     ):
         return None
     value, owner = codes.floats, codes.floats.owner
-    activation = owner.activation if isinstance(owner, ActivateOp) and owner.activation.kind.data == "relu" else None
+    activation = owner.activation if isinstance(owner, ActivateOp) and owner.activation.kind == "relu" else None
     if activation is not None and isinstance(owner, ActivateOp):
         value = owner.x
     layers = value.owner
@@ -74,7 +74,7 @@ def _rounded_steps(conversion: Conversion) -> SSAValue | None:
         made = conversion.emit(QuantizedLayersOp(layers.x, [*layers.layers[:-1], layer])).result
     if activation is not None:
         made = conversion.emit(ActivateOp(made, activation)).result
-    rounded = CodesAttr.of(codes.codes.kind.data, size, codes.codes.zero)
+    rounded = CodesAttr(codes.codes.kind, size, codes.codes.zero)
     return conversion.emit(ActivateOp(made, rounded.rounding)).result
 
 

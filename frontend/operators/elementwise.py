@@ -75,7 +75,7 @@ def _of_rows(conversion: Conversion, left: SSAValue, node: onnx_ir.Node, value: 
 
 
 def _activate(conversion: Conversion, x: SSAValue, kind: str, *parameters: float) -> SSAValue:
-    return conversion.emit(ActivateOp(x, ActivationAttr.of(kind, *parameters))).result
+    return conversion.emit(ActivateOp(x, ActivationAttr(kind, parameters))).result
 
 
 def _convert_plain(kind: str, conversion: Conversion) -> Sequence[SSAValue]:

@@ -216,7 +216,7 @@ def _convert_cast(conversion: Conversion) -> Sequence[SSAValue]:
     target = onnx_ir.DataType(conversion.integer("to", 0))
     x = conversion.tensor(0)
     if is_rounding(conversion.node):
-        return [conversion.emit(ActivateOp(x, ActivationAttr.of("bfloat16"))).result]
+        return [conversion.emit(ActivateOp(x, ActivationAttr("bfloat16"))).result]
     if target != onnx_ir.DataType.FLOAT:
         raise NotCovered(f"expected to=float, got {element_name(target)}")
     return [x]

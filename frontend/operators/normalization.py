@@ -141,7 +141,7 @@ def _convert_reduce_l2(conversion: Conversion) -> Sequence[SSAValue]:
     if axis != len(sizes) - 1:
         raise NotCovered(f"expected vectors along the last axis, got axis {axis} of {shape_words(sizes)}")
     squares = _sums(conversion, conversion.emit(MulOp(x, x)).result)
-    lengths = conversion.emit(ActivateOp(squares, ActivationAttr.of("sqrt"))).result
+    lengths = conversion.emit(ActivateOp(squares, ActivationAttr("sqrt"))).result
     return [_without_axis(conversion, lengths, sizes, axis)]
 
 
@@ -189,7 +189,7 @@ def _convert_reduce_mean(conversion: Conversion) -> Sequence[SSAValue]:
         return [x]
     kept = [axis for axis in range(rank) if axis not in reduced]
     if rank == 4 and kept == [0, 1] and all(size > 0 for size in shape_of(x)[1:]):
-        pooled = conversion.emit(Pool2dOp(x, "average", WindowAttr.of(shape_of(x)[2:]))).result
+        pooled = conversion.emit(Pool2dOp(x, "average", WindowAttr(shape_of(x)[2:]))).result
         return [pooled if conversion.integer("keepdims", 1) == 1 else conversion.reshape(pooled, sizes[:2])]
     if reduced != list(range(len(kept), rank)):
         x = conversion.transpose(x, (*kept, *reduced))

@@ -37,7 +37,7 @@ def pebble_type(kind: onnx_ir.TypeProtocol | None, sizes: SymbolicShape | None) 
     """Return an f32 tensor type where element type and rank allow it, else the opaque type that says what it is."""
     if isinstance(kind, onnx_ir.TensorType) and kind.dtype == onnx_ir.DataType.FLOAT and sizes is not None:
         return f32_tensor([extent_of(size) for size in sizes])
-    return ForeignType.of(describe(kind))
+    return ForeignType(describe(kind))
 
 
 def dimension_names(shape: onnx_ir.Shape) -> list[str]:

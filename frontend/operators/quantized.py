@@ -255,7 +255,7 @@ def _activated_codes(conversion: Conversion, node: onnx_ir.Node, codes: CodesAtt
         return None
     _check_same(conversion, before, scale, zero)
     alpha = node.attributes["alpha"].as_float() if "alpha" in node.attributes else 0.01
-    kind = ActivationAttr.of("sigmoid") if node.op_type == "QLinearSigmoid" else ActivationAttr.of("leaky_relu", alpha)
+    kind = ActivationAttr("sigmoid") if node.op_type == "QLinearSigmoid" else ActivationAttr("leaky_relu", (alpha,))
     values = conversion.emit(ActivateOp(floats_of(conversion, before), kind)).result
     return Codes(values, codes, (*before.nodes, node))
 

@@ -65,10 +65,10 @@ def codes_attribute(
     if size is None or not LEAST_SCALE <= size < inf or (zero is not None and (offset is None or offset.size != 1)):
         return None
     if offset is None:
-        return CodesAttr.of(kind, size, 0)
+        return CodesAttr(kind, size, 0)
     if offset.dtype.name not in KINDS:
         return None
-    return CodesAttr.of(KINDS[offset.dtype.name], size, int(offset.reshape(-1)[0]))
+    return CodesAttr(KINDS[offset.dtype.name], size, int(offset.reshape(-1)[0]))
 
 
 def fault_of_codes(conversion: Conversion, dequantize: onnx_ir.Node) -> str:

@@ -183,7 +183,7 @@ class _Product:
     def rounded(self, sums: Sequence[ir.Value], roundings: Sequence[ActivationAttr]) -> list[ir.Value]:
         """Return the sums, rounded to codes."""
         for one in roundings:
-            sums = [emit_activation(self._lanes, one.kind.data, one.values, value) for value in sums]
+            sums = [emit_activation(self._lanes, one.kind, one.values, value) for value in sums]
         return [*sums]
 
     def store(self, sums: Sequence[ir.Value], start: ir.Value) -> None:

@@ -117,7 +117,7 @@ def rounded_weights(code: Code, form: AttentionForm, width: int) -> ir.Function:
             weight = lanes.mul(value, factor)
             weight = lanes.select(lanes.is_nan(weight), 0.0, weight) if nothing else weight
             for one in form.roundings.weights:
-                weight = emit_activation(lanes, one.kind.data, one.values, weight)
+                weight = emit_activation(lanes, one.kind, one.values, weight)
             return weight
 
         with counted_loop(builder, i64(width), registers.columns) as column:

@@ -28,7 +28,7 @@ from .stored_codes import Stored
 def table_gains(chain: Sequence[Operation], target: CpuTarget) -> bool:
     """Return whether a look-up is faster than the work: always where an instruction does it, or where that is long."""
     long = [op for op in chain if isinstance(op, ActivateOp) and not rounds_to_codes(op)]
-    is_long = any(op.activation.kind.data not in OF_FEW_INSTRUCTIONS for op in long)
+    is_long = any(op.activation.kind not in OF_FEW_INSTRUCTIONS for op in long)
     return "avx512vbmi" in target.extensions or is_long
 
 

@@ -173,7 +173,7 @@ class _Kernel:
         image, op, builder = self.image, self.op, self.image.builder
         first, count = self._outputs(share)
         y = image.tile(image.memory.views[op.result], tile, first)
-        fused = op.residual is None and op.activation is not None and op.activation.kind.data in OF_FEW_INSTRUCTIONS
+        fused = op.residual is None and op.activation is not None and op.activation.kind in OF_FEW_INSTRUCTIONS
         self._emit_products(tile, share, (y, count), op.activation if fused else None)
         rest = None if fused else op.activation
         if op.residual is not None:

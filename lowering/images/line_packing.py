@@ -88,7 +88,7 @@ def packed_quads(form: QuadForm, blocks: int, op: Operation | None) -> Arrays:
         raise ValueError("the multiplier of a quantized convolution is no constant")
     weight, bounds = weight_of(layer), np.zeros(1, np.int32)
     if op.output is not None:
-        positive = op.activation is not None and op.activation.kind.data == "relu"
+        positive = op.activation is not None and op.activation.kind == "relu"
         bounds = CodeBounds.of(op.output, positive=positive).words()
         if rounds_sums(layer):
             multiplier = multiplier / np.float32(op.output.scale)

@@ -60,7 +60,7 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
     source, target, builder = _source(image, op, codes), image.memory.views[op.result], image.builder
     own, is_stored = OwnRows.of(op), op.result in image.memory.stored.codes
     family = SCATTERED if op.kernel is None else op.kernel.family_at(PIXELS)
-    blocks = 1 if op.kernel is None else op.kernel.blocks.by_family.get(family, 1)
+    blocks = 1 if op.kernel is None else op.kernel.blocks.get(family, 1)
     form = LookupForm(WIDE_LANES, bytewise=multiplies_bytes(image.code.target))
     kind = "values" if op.output is None else "codes"
     end = LayerEnd(kind, op.activation, shape_of(op.weight)[1], adds=op.codes.is_dynamic)

@@ -37,7 +37,7 @@ class Stored(NamedTuple):
     @property
     def attribute(self) -> CodesAttr:
         """The codes as an attribute."""
-        return CodesAttr.of("u8", self.scale, self.zero)
+        return CodesAttr("u8", self.scale, self.zero)
 
 
 @dataclass
@@ -180,5 +180,5 @@ def _codes_read(op: Operation) -> Stored | None:
 
 def _takes_largest(op: Pool2dOp) -> bool:
     """Return whether each result is the largest of a window that has a pixel in it."""
-    rows, columns = (dilation.data for dilation in op.window.dilations)
+    rows, columns = op.window.dilations
     return op.kind.data == "max" and rows == columns == 1 and not reads_all(op) and 0 not in image_shape(op.x)

@@ -175,7 +175,7 @@ class BlockKernel:
 
     def emit(self, code: Code, form: LinearForm) -> ir.Function:
         """Return `void (x, y, blocks, records, weights, offsets, bias, inputs, outputs)`."""
-        separate = form.activation is not None and form.activation.kind.data not in OF_FEW_INSTRUCTIONS
+        separate = form.activation is not None and form.activation.kind not in OF_FEW_INSTRUCTIONS
 
         @code.kernel(f"{self.name}_{form.key}")
         def kernel(

@@ -52,11 +52,11 @@ def activation_key(activation: ActivationAttr | None) -> str:
     if activation is None:
         return "linear"
     numbers = "_".join(np.float32(value).tobytes().hex() for value in activation.values)
-    return f"{activation.kind.data}_{numbers}" if numbers else activation.kind.data
+    return f"{activation.kind}_{numbers}" if numbers else activation.kind
 
 
 def activated(lanes: Lanes, activation: ActivationAttr | None, values: Sequence[ir.Value]) -> list[ir.Value]:
     """Return `values` after the activation, if there is one."""
     if activation is None:
         return list(values)
-    return [emit_activation(lanes, activation.kind.data, activation.values, value) for value in values]
+    return [emit_activation(lanes, activation.kind, activation.values, value) for value in values]

@@ -87,4 +87,4 @@ def kernel_at(kernel: KernelAttr | None, width: int) -> ChosenKernel:
         raise ValueError(
             f"kernel {name!r} of pebble.linear is none of ours, accepted are {', '.join(sorted(FAMILIES))}"
         )
-    return ChosenKernel(FAMILIES[name], kernel.blocks.by_family.get(name))
+    return ChosenKernel(FAMILIES[name], kernel.blocks.get(name))

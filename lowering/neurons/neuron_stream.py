@@ -21,7 +21,6 @@ from ...dialect.attributes.depth_first_order import (
     lifetimes_of,
 )
 from ...dialect.attributes.weighted_graph import WeightedGraph
-from ...dialect.tensors import indices_of
 from ...sparse.csr import Indices
 from ...sparse.neuron_graph import NEIGHBOURS, NeuronGraph
 
@@ -41,7 +40,7 @@ class _Layout:
     """Offsets in the stream."""
 
     def __init__(self, network: WeightedGraph, found: DepthFirstOrderAttr, transposed: Transposed) -> None:
-        order, run_of = indices_of(found.order), found.run_of
+        order, run_of = found.order, found.run_of
         graph = network.graph
         self.input_count = network.input_count
         activation_of = network.activation_of[order - self.input_count]
@@ -63,7 +62,7 @@ class _Layout:
         none = np.zeros(0, dtype=np.int64)
         first = alive.transposed(self.input_count, none, Transposed(inputs=transposed)).first[: self.input_count]
         # a run may be cut by activations: a row arrives with the first of what it is cut into
-        starts = np.searchsorted(self.starts, indices_of(found.runs))
+        starts = np.searchsorted(self.starts, found.runs)
         arriving = _in_order(np.arange(self.input_count), self._in_turn(first, transposed))
         return np.stack([arriving[0], starts[arriving[1]]])
 
@@ -83,7 +82,7 @@ def _in_order(neurons: Indices, runs: Indices) -> Indices:
 def pack_neurons(network: WeightedGraph, found: DepthFirstOrderAttr, transposed: Transposed) -> Words:
     """Return the stream of a graph in a depth-first order, [words]; transposed ends are rows of the batch."""
     layout = _Layout(network, found, transposed)
-    slots, count = indices_of(found.slots), len(layout.starts)
+    slots, count = found.slots, len(layout.starts)
     into = _Moves(layout.arriving, layout.input_count if transposed.inputs else 0)
     out = _Moves(layout.leaving, len(network.graph.outputs) if transposed.outputs else 0)
     arrivals, departures = into.counts(count), out.counts(count)

@@ -117,7 +117,7 @@ def _quad_form(op: QuantizedLayersOp) -> QuadForm:
 
 
 def _blocks(op: QuantizedLayersOp) -> int:
-    return 1 if op.kernel is None else op.kernel.blocks.by_family.get(op.kernel.family_at(COLUMNS), 1)
+    return 1 if op.kernel is None else op.kernel.blocks.get(op.kernel.family_at(COLUMNS), 1)
 
 
 def _row_bytes(op: QuantizedLayersOp) -> int:
@@ -298,7 +298,7 @@ def layer_end(op: QuantizedLayersOp, index: int) -> LayerEnd:
 
 
 def _is_signed(codes: CodesAttr) -> bool:
-    return codes.kind.data == "s8"
+    return codes.kind == "s8"
 
 
 def _input_bounds(op: Operation | None) -> list[NDArray[np.generic]]:
@@ -337,7 +337,7 @@ def _outputs(op: QuantizedLayersOp, index: int, order: Indices, unit: int) -> li
     multiplier = _constant(layer.multiplier)
     if codes is not None and rounds_sums(layer):
         multiplier = multiplier / np.float32(codes.scale)
-    positive = layer.activation is not None and layer.activation.kind.data == "relu"
+    positive = layer.activation is not None and layer.activation.kind == "relu"
     bounds = np.zeros(WORDS, np.int32) if codes is None else CodeBounds.of(codes, positive=positive).words()
     bias = bias_of(layer, weight_of(layer))[order]
     return [np.pad(bias, padding), np.pad(multiplier[order], padding), bounds]

@@ -42,7 +42,7 @@ class LayerGroup(NamedTuple):
 
 def groups_at(op: TileOp, width: int) -> Mapping[object, LayerGroup]:
     """Return the group of each layer that does not run by itself in tiles of `width` columns."""
-    if op.depth_first is None or width < op.depth_first.width.data:
+    if op.depth_first is None or width < op.depth_first.width:
         return {}
     layers = chain_of(op.body.block)
     groups = (

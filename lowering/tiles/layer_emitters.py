@@ -71,7 +71,7 @@ def emit_linear_rows(op: LinearOp, tile: TileCode, rows: RowsOfLayer) -> None:
 
 def _shared_formats(op: LinearOp, tile: TileOp) -> set[PackedFormat]:
     """Return the formats of a layer's kernels that threads share; in tiles of rows its kernel of one column may be."""
-    widths = tile.schedule.shared.by_width
+    widths = tile.schedule.shared
     kernels = [kernel_at(op.kernel, width) for width in widths]
     if are_rows(kernel.family.name for width in widths for kernel in _kernels_at(tile, width)):
         kernels.append(kernel_at(op.kernel, 1))

@@ -70,7 +70,7 @@ class RowCompaction:
     @property
     def width(self) -> int:
         """Columns of a tile."""
-        return self.dropped.width.data
+        return self.dropped.width
 
     def features(self, stage: int) -> int:
         """Return the features that come into a stage."""

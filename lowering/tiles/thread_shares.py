@@ -75,7 +75,7 @@ def plan_alone(op: TileOp) -> SharedPlan:
 
 def plan_sharing(op: TileOp, spans: Mapping[SSAValue, Span], width: int) -> SharedPlan:
     """Return how threads share tiles of `width` columns of `op`, whose values lie at `spans`."""
-    shares = op.schedule.shares.data
+    shares = op.schedule.shares
     cuts: dict[SSAValue, Cut] = {}
     since: set[Access] = set()
 

@@ -74,7 +74,7 @@ def emit_tile_loop(
     by one that is mostly padding. Which rows come together does not depend on `sharing`: with it threads do the wide
     tiles together, and the first one those that are too narrow for that.
     """
-    widths, least, scratch_bytes = op.schedule.tile_widths, op.schedule.least_rows, 0
+    widths, least, scratch_bytes = op.schedule.widths, op.schedule.least_rows, 0
     arguments = [*(step.pointers[value] for value in (*op.inputs, *op.outputs)), step.table, step.scratch]
     row, end = step.rows
     compaction = RowCompaction.of(op)
@@ -83,7 +83,7 @@ def emit_tile_loop(
         function = RowCompactionCode(code, compaction, step.constants, f"live_rows{step.index}").function()
         row = _emit_live_rows(builder, step.rows, _TileCall(function, arguments, compaction.width))
     for width in reversed(widths):
-        shared = sharing if width in op.schedule.shared.by_width else None
+        shared = sharing if width in op.schedule.shared else None
         form = _TileForm(code, op, width, f"tile{step.index}_w{width}{'_shared' if shared is not None else ''}")
         function, used = form.function(step.constants)
         scratch_bytes = max(scratch_bytes, used)
@@ -102,10 +102,10 @@ def same_from(op: TileOp) -> int:
     Kernels differ in the order in which they add, and in tiles of one column sums run over vectors of features, but for
     a family for any number of rows, whose sums have one order only.
     """
-    widths, ops = op.schedule.tile_widths, list(op.body.block.ops)
+    widths, ops = op.schedule.widths, list(op.body.block.ops)
     if op.depth_first is not None:
         narrowest = max((width for width in widths if is_of_rows(op, width)), default=0) + 1
-        return min(width for width in widths if width >= max(op.depth_first.width.data, min(narrowest, widths[-1])))
+        return min(width for width in widths if width >= max(op.depth_first.width, min(narrowest, widths[-1])))
     kernels = [inner.kernel for inner in ops if isinstance(inner, LinearOp) and inner.kernel is not None]
     reducing = [inner for inner in ops if (axis_map := axis_map_of(inner)) is not None and axis_map.reduces]
     if not reducing:
@@ -133,13 +133,13 @@ def tiled_rows(op: TileOp) -> TiledRows:
 
 def tile_times(op: TileOp) -> tuple[TileTime, ...]:
     """Return the times that the schedule gives for each width; tiles of unknown times are worth a thread."""
-    serial_us, shared_us, least = op.schedule.serial.by_width, op.schedule.shared.by_width, op.schedule.least_rows
+    serial_us, shared_us, least = op.schedule.serial, op.schedule.shared, op.schedule.least_rows
     times = [
         TileTime(width, least[width], serial_us.get(width, UNKNOWN_US * (width + 8)), shared_us.get(width))
-        for width in op.schedule.tile_widths
+        for width in op.schedule.widths
     ]
     if op.dead_rows is not None:
-        width, widest = op.dead_rows.width.data, times[-1]
+        width, widest = op.dead_rows.width, times[-1]
         time = LIVE_SHARE * widest.serial_us * width / widest.width
         times.append(TileTime(width, least_compacted_rows(width), time))
     return tuple(times)
@@ -161,7 +161,7 @@ def least_compacted_rows(width: int) -> int:
 
 def _team_arguments(builder: ir.IRBuilder, op: TileOp, sharing: Sharing) -> list[ir.Value]:
     """Return the thread's scratch, the barrier, its team, the thread's first share, and the first behind its."""
-    shares = i64(op.schedule.shares.data)
+    shares = i64(op.schedule.shares)
     numbers = (sharing.number, builder.add(sharing.number, i64(1)))
     first, end = (builder.sdiv(builder.mul(number, shares), sharing.threads) for number in numbers)
     return [sharing.scratch, sharing.barrier, sharing.team, first, end]
@@ -285,7 +285,7 @@ class _TileForm:
     def _team(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Value]) -> ThreadTeam:
         own, barrier, team, first, end, *_ = args
         private = private_arguments(self.op, spans)
-        share_count = self.op.schedule.shares.data
+        share_count = self.op.schedule.shares
         return ThreadTeam(share_count, first, end, own, private, lambda: emit_barrier(builder, barrier, team))
 
 

@@ -34,7 +34,7 @@ def recognized_activation(op: Operation) -> ActivateOp | None:
         owner = gate.owner
         if not isinstance(owner, ActivateOp) or not gate.has_one_use() or x.type != op.results[0].type:
             continue
-        pattern = GATES.get(owner.activation.kind.data)
+        pattern = GATES.get(owner.activation.kind)
         activation = pattern(polynomial, x, owner) if pattern is not None else None
         if activation is not None:
             recognized = ActivateOp(x, activation)
@@ -48,7 +48,7 @@ def _leaky_relu(op: PreluOp) -> ActivateOp | None:
     slope = single_entry(op.right)
     if slope is None or op.left.type != op.result.type:
         return None
-    recognized = ActivateOp(op.left, ActivationAttr.of("leaky_relu", slope))
+    recognized = ActivateOp(op.left, ActivationAttr("leaky_relu", (slope,)))
     copy_provenance(op, recognized)
     return recognized
 
@@ -59,21 +59,21 @@ def _gelu(polynomial: Polynomial, x: SSAValue, gate: ActivateOp) -> ActivationAt
     if factor is None or not isclose(factor, sqrt(0.5), rel_tol=CLOSE):
         return None
     whole = is_close(polynomial, {(x,): 0.5, (x, gate.result): 0.5})
-    return ActivationAttr.of("gelu") if whole else None
+    return ActivationAttr("gelu") if whole else None
 
 
 def _mish_or_gelu_tanh(polynomial: Polynomial, x: SSAValue, gate: ActivateOp) -> ActivationAttr | None:
     """x tanh(softplus(x)), or 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))."""
     inner = gate.x.owner
-    if isinstance(inner, ActivateOp) and inner.activation.kind.data == "softplus":
+    if isinstance(inner, ActivateOp) and inner.activation.kind == "softplus":
         mish = inner.x is x and gate.x.has_one_use() and is_close(polynomial, {(x, gate.result): 1.0})
-        return ActivationAttr.of("mish") if mish else None
+        return ActivationAttr("mish") if mish else None
     argument = polynomial_of(gate.x) if gate.x.has_one_use() else None
     factor = sqrt(2.0 / pi)
     if not is_close(argument, {(x,): factor, (x, x, x): factor * CUBIC}):
         return None
     whole = is_close(polynomial, {(x,): 0.5, (x, gate.result): 0.5})
-    return ActivationAttr.of("gelu_tanh") if whole else None
+    return ActivationAttr("gelu_tanh") if whole else None
 
 
 def _silu(polynomial: Polynomial, x: SSAValue, gate: ActivateOp) -> ActivationAttr | None:
@@ -81,7 +81,7 @@ def _silu(polynomial: Polynomial, x: SSAValue, gate: ActivateOp) -> ActivationAt
     alpha = linear_factor(gate.x, x)
     if alpha is None or not is_close(polynomial, {(x, gate.result): 1.0}):
         return None
-    return ActivationAttr.of("silu", alpha)
+    return ActivationAttr("silu", (alpha,))
 
 
 def _hard_swish(polynomial: Polynomial, x: SSAValue, gate: ActivateOp) -> ActivationAttr | None:
@@ -92,14 +92,14 @@ def _hard_swish(polynomial: Polynomial, x: SSAValue, gate: ActivateOp) -> Activa
     slope, offset = high / 6.0, high / 2.0
     inside = is_close(polynomial_of(gate.x), {(x,): slope, (): offset})
     whole = inside and is_close(polynomial, {(x, gate.result): 1.0 / high})
-    return ActivationAttr.of("hard_swish") if whole else None
+    return ActivationAttr("hard_swish") if whole else None
 
 
 def _hard_swish_by_sigmoid(polynomial: Polynomial, x: SSAValue, gate: ActivateOp) -> ActivationAttr | None:
     """x hard_sigmoid(x) with slope 1/6 and offset 1/2."""
     alpha, beta = gate.activation.values
     fits = gate.x is x and isclose(alpha, 1.0 / 6.0, rel_tol=CLOSE) and isclose(beta, 0.5, rel_tol=CLOSE)
-    return ActivationAttr.of("hard_swish") if fits and is_close(polynomial, {(x, gate.result): 1.0}) else None
+    return ActivationAttr("hard_swish") if fits and is_close(polynomial, {(x, gate.result): 1.0}) else None
 
 
 GATES: Final[dict[str, Gated]] = {

@@ -24,12 +24,12 @@ PARTIAL: Final = frozenset({"log", "reciprocal", "sqrt"})
 
 def is_partial(activation: ActivationAttr | None) -> bool:
     """Return whether an activation may make NaN or inf of finite values."""
-    return activation is not None and (activation.kind.data in PARTIAL or has_nonfinite_parameter(activation))
+    return activation is not None and (activation.kind in PARTIAL or has_nonfinite_parameter(activation))
 
 
 def has_nonfinite_parameter(activation: ActivationAttr | None) -> bool:
     """Return whether an activation can make NaN or inf by its parameters; clip holds inf where it has no bound."""
-    return activation is not None and activation.kind.data != "clip" and not all(map(isfinite, activation.values))
+    return activation is not None and activation.kind != "clip" and not all(map(isfinite, activation.values))
 
 
 def nonfinite_values(module: ModuleOp) -> set[SSAValue]:

@@ -16,7 +16,7 @@ def kernel_us(kernel: KernelAttr, width: int, *, of_rows: bool) -> float | None:
 
     In a tile of rows a layer without a kernel for them is done row by row.
     """
-    known = kernel.predicted.by_width | kernel.measured.by_width
+    known = {**kernel.predicted, **kernel.measured}
     if of_rows and not rows_at([kernel], width):
         return width * known[1] if 1 in known else None
     return known.get(width)

@@ -42,7 +42,7 @@ def _quotients(op: DivOp | MulOp) -> Iterator[tuple[SSAValue, SSAValue]]:
         owner = inverse.owner
         if not inverse.has_one_use():
             continue
-        if isinstance(owner, ActivateOp) and owner.activation.kind.data == "reciprocal":
+        if isinstance(owner, ActivateOp) and owner.activation.kind == "reciprocal":
             yield value, owner.x
         elif isinstance(owner, DivOp) and single_entry(owner.left) == 1.0:
             yield value, owner.right
@@ -51,7 +51,7 @@ def _quotients(op: DivOp | MulOp) -> Iterator[tuple[SSAValue, SSAValue]]:
 def _inside_root(deviation: SSAValue) -> tuple[float, SSAValue | None]:
     """Return epsilon and v where `deviation` is `sqrt(mean(v^2) + epsilon)`, else None for v."""
     root = deviation.owner
-    if not deviation.has_one_use() or not isinstance(root, ActivateOp) or root.activation.kind.data != "sqrt":
+    if not deviation.has_one_use() or not isinstance(root, ActivateOp) or root.activation.kind != "sqrt":
         return 0.0, None
     epsilon, mean = 0.0, root.x
     if isinstance(mean.owner, AddOp) and mean.has_one_use():
@@ -68,7 +68,7 @@ def _inside_root(deviation: SSAValue) -> tuple[float, SSAValue | None]:
 
 def _base_of_square(square: SSAValue) -> SSAValue | None:
     owner = square.owner
-    if isinstance(owner, ActivateOp) and owner.activation.kind.data == "square":
+    if isinstance(owner, ActivateOp) and owner.activation.kind == "square":
         return owner.x
     if isinstance(owner, MulOp) and owner.left is owner.right:
         return owner.left

@@ -88,7 +88,7 @@ def write_partition(module: ModuleOp, partition: Partition) -> None:
     layers = [op for chain in layer_chains(module) for op in chain]
     for layer, owners, cost in zip(layers, partition.owners[1:], module_traffic(module, partition), strict=True):
         costs = cost.volume, cost.messages, cost.most_connections
-        layer.partition = PartitionAttr.of(partition.part_count, owners, costs)
+        layer.partition = PartitionAttr(partition.part_count, owners, *costs)
 
 
 def _input_widths(module: ModuleOp) -> dict[SSAValue, int]:

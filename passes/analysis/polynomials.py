@@ -51,7 +51,7 @@ def _expanded(value: SSAValue, variables: list[SSAValue], depth: int) -> Polynom
             divisor = single_entry(op.right)
             if divisor:
                 return _product(_inner(op.left, variables, depth), {(): 1.0 / divisor}, variables)
-        case ActivateOp() as op if op.activation.kind.data == "square":
+        case ActivateOp() as op if op.activation.kind == "square":
             base = _inner(op.x, variables, depth)
             return _product(base, base, variables)
         case _:

@@ -47,9 +47,9 @@ def is_dear_image(op: Operation, ops: Sequence[Operation], shares: ImageShares) 
 
 def is_dear_activation(activation: ActivationAttr | None, values: int, machine: Machine) -> bool:
     """Return whether an activation of so many values at an end takes longer here than as a node of the runtime."""
-    if activation is None or activation.kind.data in {*OF_FEW_INSTRUCTIONS, "quantize"}:
+    if activation is None or activation.kind in {*OF_FEW_INSTRUCTIONS, "quantize"}:
         return False
-    kind = activation.kind.data
+    kind = activation.kind
     ours, theirs = activation_us(kind, machine), runtime_activation_us(kind, machine)
     return ours > CERTAIN * theirs and values * (ours - theirs) > node_us(machine)
 

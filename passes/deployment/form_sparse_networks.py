@@ -259,7 +259,7 @@ def _decides_codes(op: ActivateOp, gaining: Set[Operation]) -> bool:
     """
     reads = (use.operation for use in op.result.uses)
     is_rounded = any(isinstance(reader, QuantizedLayersOp) and reader.is_dynamic for reader in reads)
-    if not is_rounded or op.activation.kind.data in OF_FEW_INSTRUCTIONS:
+    if not is_rounded or op.activation.kind in OF_FEW_INSTRUCTIONS:
         return False
     pending, seen = [op.x], set[SSAValue]()
     while pending:
@@ -277,7 +277,7 @@ def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: int, known: _Kno
     """Return whether a layer gains over the runtime, beside so many bytes of dense weights in its function."""
     if op.kernel is None or not isinstance(op.weight.owner, SparseConstantOp):
         return False
-    us = op.kernel.predicted.by_width | op.kernel.measured.by_width
+    us = {**op.kernel.predicted, **op.kernel.measured}
     if not us:
         return not any(map(is_dense, op.kernel.choices.values()))
     fixed = rows.count(op.x).constant or known.rows

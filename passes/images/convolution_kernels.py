@@ -53,5 +53,5 @@ def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:
     if others:
         following = min(others, key=others.__getitem__)
         text += f"; next {following} {others[following]:.3g} us"
-    kernel = KernelAttr.of(best, text, {PIXELS: times[best]})
-    return kernel.with_blocks({name: count for name, count in block_counts(layer).items() if name == best})
+    blocks = {name: count for name, count in block_counts(layer).items() if name == best}
+    return KernelAttr({1: best}, text, {PIXELS: times[best]}, blocks=blocks)

@@ -66,11 +66,11 @@ def _takes_reader(conv: QuantizedConv2dOp) -> bool:
         return _takes_addend(conv, reader)
     if not isinstance(reader, ActivateOp) or conv.output is not None:
         return False
-    if reader.activation.kind.data == "quantize":
+    if reader.activation.kind == "quantize":
         if conv.codes.is_dynamic:
             return False
         scale, zero = reader.activation.values
-        conv.output = CodesAttr.of("u8", scale, int(zero))
+        conv.output = CodesAttr("u8", scale, int(zero))
         if conv.activation is not None and _ends_at_codes(conv.activation, conv.output):
             del conv.properties["activation"]
     elif conv.activation is None:
@@ -84,7 +84,7 @@ def _takes_reader(conv: QuantizedConv2dOp) -> bool:
 
 def _ends_at_codes(activation: ActivationAttr, codes: CodesAttr) -> bool:
     """Return whether an activation cuts what has the first or the last code anyway, and leaves all else."""
-    if activation.kind.data != "clip":
+    if activation.kind != "clip":
         return False
     ends = np.array(activation.values, np.float32) / np.float32(codes.scale)
     return [int(step) + codes.zero for step in codes.steps(ends)] == [codes.least, codes.greatest]
@@ -106,7 +106,7 @@ def _takes_addend(conv: QuantizedConv2dOp, reader: AddOp) -> bool:
 
 def _is_repeated(op: ActivateOp) -> bool:
     """Return whether all that reads what an op rounds, of values from elsewhere, rounds it to the same codes."""
-    if op.activation.kind.data != "quantize" or not isinstance(op.x.owner, Block | ForeignOp):
+    if op.activation.kind != "quantize" or not isinstance(op.x.owner, Block | ForeignOp):
         return False
     readers = [use.operation for use in op.result.uses]
     return bool(readers) and all(
@@ -118,7 +118,7 @@ def _is_repeated(op: ActivateOp) -> bool:
 def _rounded(value: SSAValue) -> ActivationAttr | None:
     """Return the activation that has rounded a value, None for none."""
     match value.owner:
-        case ActivateOp() as op if op.activation.kind.data == "quantize":
+        case ActivateOp() as op if op.activation.kind == "quantize":
             return op.activation
         case QuantizedConv2dOp(output=CodesAttr() as output):
             return output.rounding

@@ -278,7 +278,7 @@ def _power_of(op: Operation) -> str:
         return ""
     if isinstance(op, ActivateOp) and is_between_codes(op):
         return ""
-    kind = op.activation.kind.data
+    kind = op.activation.kind
     return "" if kind == "quantize" or kind in OF_FEW_INSTRUCTIONS else kind
 
 
@@ -356,7 +356,7 @@ def _pooled_lines(op: Pool2dOp) -> float:
 
 
 def _convolution_us(op: Conv2dOp, shares: ImageShares) -> float:
-    times = {} if op.kernel is None else op.kernel.predicted.by_width
+    times = dict[int, float]() if op.kernel is None else op.kernel.predicted
     inputs, tiles = shape_of(op.weight)[0], tiles_of(op)
     copied = COPIED_US * inputs * PIXELS * tiles if len(op.window.taps) > 1 else 0.0
     moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
@@ -367,7 +367,7 @@ def _convolution_us(op: Conv2dOp, shares: ImageShares) -> float:
 
 
 def _quantized_us(op: QuantizedConv2dOp, shares: ImageShares) -> float:
-    times, tiles = {} if op.kernel is None else op.kernel.predicted.by_width, tiles_of(op)
+    times, tiles = dict[int, float]() if op.kernel is None else op.kernel.predicted, tiles_of(op)
     copied = LINE_US * shape_of(op.weight)[0] * tiles if len(op.window.taps) > 1 else 0.0
     moved = LINE_US * len(op.window.taps) * pixels_of(op.x) / PIXELS if op.window.stride != (1, 1) else 0.0
     found = FOUND_US * pixels_of(op.x) if op.codes.is_dynamic else 0.0

@@ -53,7 +53,7 @@ def _replace(op: BatchNormOp) -> None:
     if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
         return
     weight, bias = ConstantOp(scale[None]), ConstantOp(shift)
-    made = Depthwise2dOp(op.x, weight.result, bias.result, WindowAttr.of((1, 1)))
+    made = Depthwise2dOp(op.x, weight.result, bias.result, WindowAttr((1, 1)))
     copy_provenance(op, made)
     reader = op.result.get_user_of_unique_use()
     Rewriter.replace_op(op, [weight, bias, made], [made.result])

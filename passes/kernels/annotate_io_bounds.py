@@ -32,6 +32,7 @@ from ...dialect.attributes.transfers import POLICIES, InstanceBoundAttr
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.network import NetworkOp
+from ...dialect.record import Bounds
 from ...sparse.csr import CscMatrix
 from ...sparse.neuron_graph import NeuronGraph, chain_graph
 from ...theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
@@ -78,15 +79,15 @@ class AnnotateIoBounds(ModulePass):
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error
         batch = self.batch_tile
-        transfers = least.batched_total(batch), pull.batched_reads(batch) + pull.batched_writes(batch)
-        return InstanceBoundAttr.of((memory, batch, self.policy), transfers, least.argument)
+        transfers = Bounds(least.batched_total(batch), pull.batched_reads(batch) + pull.batched_writes(batch))
+        return InstanceBoundAttr(memory, batch, self.policy, transfers, least.argument)
 
 
 def bounds_of(weight: Weight) -> IoBoundsAttr:
     """Return the bounds of the layer that `weight` is, in values for a batch of one."""
     network = network_of(weight)
     lower, upper = lower_bound(network), pull_bound(network)
-    return IoBoundsAttr.of((lower.reads, upper.reads), (lower.writes, upper.writes))
+    return IoBoundsAttr(Bounds(lower.reads, upper.reads), Bounds(lower.writes, upper.writes))
 
 
 def network_of(weight: Weight) -> NeuronGraph:

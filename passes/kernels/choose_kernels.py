@@ -132,13 +132,13 @@ def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine
     stored = "sparse" if isinstance(weight, CscMatrix) else "dense"
     far = ", weights beyond the second-level cache" if layer.other_bytes + read_bytes(weight) > machine.l2_bytes else ""
     others = _comparisons(starts, times) + _block_prices(starts, times) + _neighbours(layer, times, machine)
-    kernel = KernelAttr.of(
+    return KernelAttr(
         starts,
         f"density {density(weight):.3f}, stored {stored}{far}{others}",
         {width: times.predicted[width][family] for width, family in chosen.items()},
         {width: known[chosen[width]] for width, known in times.measured.items()},
+        {name: count for name, count in block_counts(layer).items() if name in starts.values()},
     )
-    return kernel.with_blocks({name: count for name, count in block_counts(layer).items() if name in starts.values()})
 
 
 def fastest_families(times: LayerTimes) -> dict[int, str]:

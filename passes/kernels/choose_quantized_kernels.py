@@ -15,7 +15,7 @@ convolution are the 64 pixels of a tile; the time of a dense product stands besi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import Final
 
@@ -91,7 +91,7 @@ def choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
     best, following, *_ = sorted(LINE_FAMILIES, key=lambda family: times[family][COLUMNS])
     reason = f"density {len(weight.values) / max(1, prod(weight.shape)):.3f}, {tiles_of(op)} tiles of pixels"
     reason += f"; next {following} {times[following][COLUMNS]:.3g} us"
-    op.kernel = KernelAttr.of(best, reason, {PIXELS: times[best][COLUMNS]}).with_blocks({best: blocks[best]})
+    op.kernel = KernelAttr({1: best}, reason, {PIXELS: times[best][COLUMNS]}, blocks={best: blocks[best]})
     if op.dense_us is not None:
         return  # it was a convolution of floats, which a runtime would compute as such
     _, outputs, height, width = image_shape(op.result)
@@ -133,9 +133,9 @@ def _kernel(op: QuantizedLayersOp, prices: str) -> KernelAttr:
     choices = {1: LOOKUP, FEWEST_WINDOW_ROWS: WINDOWS} if lookups == WINDOWS else {1: LOOKUP}
     if best in FORMS:
         choices[_fewest_columns(times[best][COLUMNS] / times[lookups][COLUMNS])] = best
-    kernel = KernelAttr.of(choices, reason)
+    kernel = KernelAttr(choices, reason)
     predicted_us = {rows: times[kernel.family_at(rows)][rows] for rows in times[LOOKUP]}
-    return KernelAttr.of(choices, reason, predicted_us).with_blocks({best: blocks[best]} if best in FORMS else {})
+    return replace(kernel, predicted=predicted_us, blocks={best: blocks[best]} if best in FORMS else {})
 
 
 def _gain_by_windows(times: Mapping[str, Mapping[int, float]]) -> bool:

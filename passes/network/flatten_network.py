@@ -103,7 +103,7 @@ class _Region:
         if shape_of(value) == (*leading, features):
             return None
         entries = [copied(axis) for axis in range(len(own))] if own == leading else _inferred(leading)
-        return ReshapeOp(value, TargetShapeAttr.of([*entries, features]))
+        return ReshapeOp(value, TargetShapeAttr([*entries, features]))
 
     def _replace(self, old: SSAValue, new: SSAValue) -> list[Operation]:
         """Let users of `old` read `new`, reshaped where the shapes differ; return the reshape."""
@@ -114,7 +114,7 @@ class _Region:
         axes, shape = self._axes(old), shape_of(old)
         same = shape[:axes] == shape_of(new)[:-1]
         entries = [copied(axis) for axis in range(axes)] if same else _inferred(shape[:axes])
-        reshape = ReshapeOp(new, TargetShapeAttr.of([*entries, *shape[axes:]]))
+        reshape = ReshapeOp(new, TargetShapeAttr([*entries, *shape[axes:]]))
         value = Rewriter.replace_value_with_new_type(reshape.result, old.type)
         self.rows.shapes[value] = self.rows.shapes[old]
         old.replace_all_uses_with(value)

@@ -50,8 +50,8 @@ class PlanSteps(ModulePass):
 def _plan(op: NetworkOp, pass_name: str) -> None:
     if op.order is None or op.transfers is None:
         raise PassFailedException(f"{pass_name}: a network has no order yet, pebble-schedule-connections writes one")
-    policy = cast("Policy", op.transfers.policy.data)
-    memory = Memory(op.transfers.memory.data, policy)
+    policy = cast("Policy", op.transfers.policy)
+    memory = Memory(op.transfers.memory, policy)
     steps = plan_steps(op.graph, indices_of(op.order), memory)
     neurons = np.maximum(steps[:, 3] - op.input_count, 0)
     finishes = steps[:, 0] == StepKind.FINISH

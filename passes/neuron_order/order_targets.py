@@ -59,4 +59,4 @@ class OrderTargets(ModulePass):
 def _walk_of(graph: CscMatrix, at_once: int) -> TargetWalkAttr | None:
     otherwise = distinct_share(graph, at_once)
     anew = distinct_share(walked(graph, near_walk(graph)), at_once)
-    return TargetWalkAttr.of(anew, otherwise) if anew < MARKEDLY_FEWER * otherwise else None
+    return TargetWalkAttr(anew, otherwise) if anew < MARKEDLY_FEWER * otherwise else None

@@ -124,7 +124,7 @@ class NetworkBuilder:
             case PreluOp():
                 slope = constant_array(op.right)
                 assert slope is not None
-                activation = ActivationAttr.of("leaky_relu", float(slope.reshape(-1)[0]))
+                activation = ActivationAttr("leaky_relu", (float(slope.reshape(-1)[0]),))
                 self._set(op.result, self._activated(self._sums(op.left), activation))
             case BinaryOp():
                 self._set(op.result, self._binary(op))

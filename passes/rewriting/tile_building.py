@@ -93,7 +93,7 @@ class TileBuilder:
             self.rows.shapes[result] = (*self.rows.leading(tile.inputs[0]), *self.rows.shapes[output][-1:])
             if result.type != output.type:
                 target = [INFERRED if size == DYNAMIC else size for size in shape_of(output)]
-                reshape = ReshapeOp(result, TargetShapeAttr.of(target))
+                reshape = ReshapeOp(result, TargetShapeAttr(target))
                 replacement = Rewriter.replace_value_with_new_type(reshape.result, output.type)
                 reshapes.append(reshape)
             self.rows.shapes[replacement] = self.rows.shapes[output]

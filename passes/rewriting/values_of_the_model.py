@@ -94,7 +94,7 @@ def _take_results(network: SparseNetworkOp, after: Sequence[ReshapeOp | None]) -
 
 def _words_before(reshape: ReshapeOp, words: Sequence[str]) -> list[str] | None:
     """Return a word for each axis that a reshape reads, given those of what it yields; None where one has none."""
-    by_axis = dict(zip(reshape.target.values, words, strict=True))
+    by_axis = dict(zip(reshape.target.entries, words, strict=True))
     sizes = shape_of(reshape.x)
     found = [by_axis.get(copied(axis), "") if size == DYNAMIC else str(size) for axis, size in enumerate(sizes)]
     return found if all(found) else None

@@ -111,7 +111,7 @@ def _order(products: _Products, machine: Machine) -> None:
     chosen, left = (other, first) if swaps else (first, other)
     if swaps:
         aggregate = _swapped(products)
-    aggregate.order = ProductOrderAttr.of(chosen, times[chosen], times[left])
+    aggregate.order = ProductOrderAttr(chosen, times[chosen], times[left])
 
 
 def _work(aggregate: OverGraph, features: int) -> GraphWork:

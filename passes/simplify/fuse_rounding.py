@@ -35,11 +35,7 @@ class FuseRounding(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for layer in [one for one in op.walk() if isinstance(one, LinearOp)]:
             source = layer.x.owner
-            if (
-                isinstance(source, ActivateOp)
-                and source.activation.kind.data == "bfloat16"
-                and _is_rounded(layer.weight)
-            ):
+            if isinstance(source, ActivateOp) and source.activation.kind == "bfloat16" and _is_rounded(layer.weight):
                 layer.operands[0] = source.x
                 layer.precision = StringAttr(BFLOAT)
         erase_unused(op.body)

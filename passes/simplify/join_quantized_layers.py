@@ -59,7 +59,7 @@ def _merge_roundings(module: ModuleOp) -> None:
     known: dict[tuple[SSAValue, ActivationAttr], ActivateOp] = {}
     for op in [op for op in module.walk() if isinstance(op, ActivateOp)]:
         first = known.setdefault((op.x, op.activation), op)
-        if first is not op and op.activation.kind.data == "quantize" and first.parent is op.parent:
+        if first is not op and op.activation.kind == "quantize" and first.parent is op.parent:
             op.result.replace_all_uses_with(first.result)
             op.detach()
             op.erase()
@@ -75,9 +75,9 @@ def _join(op: ActivateOp | QuantizedLayersOp) -> None:
         case QuantizedLayersOp():
             fits = not (before.is_dynamic or op.is_dynamic)
             joined = QuantizedLayersOp(before.x, [*before.layers, *op.layers], op.output) if fits else None
-        case ActivateOp() if op.activation.kind.data == "quantize":
+        case ActivateOp() if op.activation.kind == "quantize":
             scale, zero = op.activation.values
-            codes = CodesAttr.of("u8", scale, int(zero))
+            codes = CodesAttr("u8", scale, int(zero))
             joined = None if before.is_dynamic else QuantizedLayersOp(before.x, before.layers, codes)
         case _:
             layers = [*first, last._replace(activation=op.activation)]

@@ -33,7 +33,7 @@ from ...dialect.tensors import byte_kind, byte_tensor, shape_of
 FROM_CODES: Final = "ai.onnx::DequantizeLinear"
 TO_CODES: Final = "ai.onnx::QuantizeLinear"
 
-KINDS: Final[dict[Attribute, str]] = {ForeignType.of("tensor(uint8)"): "u8", ForeignType.of("tensor(int8)"): "s8"}
+KINDS: Final[dict[Attribute, str]] = {ForeignType("tensor(uint8)"): "u8", ForeignType("tensor(int8)"): "s8"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _read_bytes(op: QuantizedLayersOp) -> None:
     node, codes = op.x.owner, op.codes.data[0]
     if not isinstance(node, ForeignOp) or not _is_of(node, FROM_CODES, codes):
         return
-    source, kind = node.reads[0], codes.kind.data
+    source, kind = node.reads[0], codes.kind
     if byte_kind(source.type) is None and KINDS.get(source.type) == kind:
         # nodes of ONNX take values of any type
         source = Rewriter.replace_value_with_new_type(source, byte_tensor(kind, shape_of(op.x)))

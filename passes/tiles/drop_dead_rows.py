@@ -60,7 +60,7 @@ class DropDeadRows(ModulePass):
         dropping = dropping_layers(first_kept_zero(layers), len(layers))
         # the memory of results is cleared by who calls; values in between have nobody who does
         returned = any(isinstance(use.operation, ReturnOp) for use in tile.outputs[0].uses)
-        return DeadRowsAttr.of(dropping, self._width(layers)) if dropping and returned else None
+        return DeadRowsAttr(dropping, self._width(layers)) if dropping and returned else None
 
     def _width(self, layers: Sequence[LinearOp]) -> int:
         rows = max(sum(shape_of(layer.weight)) for layer in layers)

@@ -78,7 +78,7 @@ class FormTiles(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         with moving_ops(self.name, op) as functions:
-            ScheduleAttr.of(self.widths or WIDTHS)  # refuses widths even where there is no tile
+            ScheduleAttr(self.widths or WIDTHS)  # refuses widths even where there is no tile
             for func in functions:
                 _refuse_unknown(func)
                 _form_tiles(func, self.widths)
@@ -148,6 +148,6 @@ def _form_tiles(func: FuncOp, widths: tuple[int, ...]) -> None:
     builder = TileBuilder(rows)
 
     def tile(members: Sequence[Operation]) -> list[Operation]:
-        return builder.build(members, ScheduleAttr.of(widths or worthwhile_widths(members)))
+        return builder.build(members, ScheduleAttr(widths or worthwhile_widths(members)))
 
     outline(func.body.block, clusters_of(ops, counts), tile)

@@ -32,13 +32,13 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from ...dialect.attributes.depth_first_order import MOST_SLOTS, DepthFirstOrderAttr, Transposed
-from ...dialect.attributes.schedule import ScheduleAttr, Sharing
+from ...dialect.attributes.depth_first_order import MOST_SLOTS, DepthFirstOrderAttr
+from ...dialect.attributes.schedule import ScheduleAttr
 from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.tile import TileOp
 from ...dialect.ops.tile_chain import chain_of
-from ...dialect.ops.tile_depth_first import DepthFirstAttr, GroupNumbers, LayerGroupAttr
+from ...dialect.ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
 from ...dialect.provenance import SEARCH
 from ...dialect.tensors import shape_of
 from ...kernels.tile_costs import transpose_us
@@ -112,7 +112,7 @@ class ScheduleNetwork(ModulePass):
         chosen, trace = _best_width(prices, self._groups(costs)), ""
         if self.seconds > 0:
             chosen, trace = self.annealed(prices, chosen)
-        start, serial_us = _least_width(prices, chosen), _predicted_times(layers, tile.schedule.tile_widths)
+        start, serial_us = _least_width(prices, chosen), _predicted_times(layers, tile.schedule.widths)
         # kernels know caches that layers hardly leave better than a count of rows does
         limit = min((time / width for width, time in serial_us.items()), default=float("inf"))
         if start is not None and prices.row_us(chosen) < limit:
@@ -212,10 +212,16 @@ class _Written(NamedTuple):
             f"{traffic[width].far_bytes / 1e6:.1f} MB from beyond the second-level cache and {times[width]:.0f} us "
             f"against {layer_by_layer.far_bytes / 1e6:.1f} MB and {layer_by_layer.microseconds(width):.0f} us"
         )
-        numbers = GroupNumbers(times, {one: moved.far_bytes / 1e3 for one, moved in traffic.items()})
-        order_attr = DepthFirstOrderAttr.of(found.order, found.slots, found.runs)
-        transposed = Transposed(*cost.transposed)
-        return LayerGroupAttr.of((group.first, group.end - 1), reason, order_attr, transposed, numbers)
+        transposed_inputs, transposed_outputs = cost.transposed
+        return LayerGroupAttr(
+            range(group.first, group.end),
+            reason,
+            DepthFirstOrderAttr(found.runs, found.order, found.slots),
+            predicted=times,
+            kilobytes={one: moved.far_bytes / 1e3 for one, moved in traffic.items()},
+            transposed_inputs=transposed_inputs,
+            transposed_outputs=transposed_outputs,
+        )
 
 
 def _write(tile: TileOp, written: _Written) -> None:
@@ -223,7 +229,7 @@ def _write(tile: TileOp, written: _Written) -> None:
     layers, prices = chain_of(tile.body.block), written.prices
     for layer in layers:
         layer.cut = None
-    narrow = [width for width in tile.schedule.tile_widths if width < written.start]
+    narrow = [width for width in tile.schedule.widths if width < written.start]
     serial_us = _predicted_times(layers, narrow) | {
         width: prices.microseconds(written.schedule.groups, width) for width in written.widths
     }
@@ -232,13 +238,13 @@ def _write(tile: TileOp, written: _Written) -> None:
         used = widths_in_use(serial_us) | {written.schedule.width}
         widths = [width for width in widths if width in used]
         serial_us = {width: serial_us[width] for width in widths}
-    tile.schedule = ScheduleAttr.of(widths, Sharing(1, serial_us, {}))
-    tile.depth_first = DepthFirstAttr.of(written.start, list(map(written.attribute, written.schedule.groups)))
+    tile.schedule = ScheduleAttr(widths, serial=serial_us)
+    tile.depth_first = DepthFirstAttr(written.start, list(map(written.attribute, written.schedule.groups)))
 
 
 def _predicted_times(layers: Sequence[LinearOp], widths: Iterable[int]) -> dict[int, float]:
     """Return the times of tiles that run layer by layer, where they are predicted."""
-    predicted = [{} if layer.kernel is None else layer.kernel.predicted.by_width for layer in layers]
+    predicted = [dict[int, float]() if layer.kernel is None else layer.kernel.predicted for layer in layers]
     known = (width for width in widths if all(width in times for times in predicted))
     return {width: sum(times[width] for times in predicted) + transpose_us(_features(layers), width) for width in known}
 

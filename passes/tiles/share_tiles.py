@@ -29,7 +29,7 @@ from xdsl.ir import BlockArgument, Operation
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from ...dialect.attributes.schedule import ScheduleAttr, Sharing
+from ...dialect.attributes.schedule import ScheduleAttr
 from ...dialect.ops.axis_maps import axis_map_of
 from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.layers import LinearOp
@@ -66,7 +66,7 @@ class ShareTiles(ModulePass):
             self._share(tile)
 
     def _share(self, tile: TileOp) -> None:
-        widths, ops = tile.schedule.tile_widths, list(tile.body.block.ops)
+        widths, ops = tile.schedule.widths, list(tile.body.block.ops)
         layers = [op for op in ops if isinstance(op, LinearOp)]
         borders = {op: self._borders(op, widths[-1]) for op in layers}
         cut = {op: cut for op, cut in borders.items() if len(set(cut)) > 2}
@@ -76,8 +76,7 @@ class ShareTiles(ModulePass):
         shared_us = {width: time for width, time in shared_us.items() if width > slow}
         for op in layers:
             op.cut = DenseArrayBase.from_list(i64, cut[op]) if shared_us and op in cut else None
-        sharing = Sharing(self.threads if shared_us else 1, serial_us, shared_us)
-        tile.schedule = ScheduleAttr.of(widths, sharing)
+        tile.schedule = ScheduleAttr(widths, self.threads if shared_us else 1, serial_us, shared_us)
 
     def _borders(self, op: LinearOp, width: int) -> list[int]:
         """Return where to cut a layer; nowhere when that takes longer than it saves."""

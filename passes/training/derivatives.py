@@ -64,7 +64,7 @@ def slope(activation: ActivationAttr, tape: Tape, y: SSAValue, x: SSAValue | Non
     Raises:
         KeyError: it has none that is known from these.
     """
-    kind = activation.kind.data
+    kind = activation.kind
     if kind in SLOPES_AT_RESULT:
         return SLOPES_AT_RESULT[kind](tape, y, *activation.values)
     if x is None:

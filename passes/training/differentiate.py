@@ -152,7 +152,7 @@ def _pass_back(op: Operation, tape: Tape, gradients: dict[SSAValue, SSAValue]) -
 def _part_activation(layer: LinearOp) -> None:
     """Give an activation an op of its own where its derivative needs what it is applied to."""
     activation = layer.activation
-    if activation is None or activation.kind.data in SLOPES_AT_RESULT:
+    if activation is None or activation.kind in SLOPES_AT_RESULT:
         return
     layer.activation = None
     apart = ActivateOp(layer.result, activation)

@@ -59,7 +59,7 @@ class Tape:
 
     def activate(self, kind: str, x: SSAValue, *parameters: float) -> SSAValue:
         """Return an activation of x."""
-        return self.write(ActivateOp(x, ActivationAttr.of(kind, *parameters)))[0]
+        return self.write(ActivateOp(x, ActivationAttr(kind, parameters)))[0]
 
     def square(self, x: SSAValue) -> SSAValue:
         """Return x * x."""

@@ -36,7 +36,7 @@ def radix_layers(rng: np.random.Generator) -> list[ChainLayer]:
         inputs = inputs if layer < 4 else rng.permutation(256)[inputs]
         entries = (np.full(256 * 32, 1 / 16, dtype=np.float32), (np.repeat(own, 32), inputs))
         bias = np.full((256, 1), -0.3, dtype=np.float32)
-        layers.append(ChainLayer(csr_array(entries, shape=(256, 256)), bias, ActivationAttr.of("relu")))
+        layers.append(ChainLayer(csr_array(entries, shape=(256, 256)), bias, ActivationAttr("relu")))
     return layers
 
 

@@ -38,6 +38,7 @@ from redpebble.dialect.ops.movement import (
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.provenance import set_provenance
+from redpebble.dialect.record import Bounds
 from redpebble.dialect.tensors import DYNAMIC, Shape, f32_tensor, shape_of
 from redpebble.sparse.csr import CscMatrix
 
@@ -100,7 +101,7 @@ class Growing:
 
     def activation(self) -> ActivationAttr:
         kind = self.draw(st.sampled_from(ACTIVATIONS))
-        return ActivationAttr.of(kind, *(self.draw(st.sampled_from(ORDINARY)) for _ in ACTIVATION_PARAMETERS[kind]))
+        return ActivationAttr(kind, tuple(self.draw(st.sampled_from(ORDINARY)) for _ in ACTIVATION_PARAMETERS[kind]))
 
 
 def _linear(growing: Growing, x: SSAValue) -> Operation:
@@ -111,8 +112,8 @@ def _linear(growing: Growing, x: SSAValue) -> Operation:
     bias = growing.constant(shape[1:]) if draw(st.booleans()) else None
     op = LinearOp(x, growing.add(weight), bias, growing.activation() if draw(st.booleans()) else None)
     if draw(st.booleans()):
-        op.kernel = KernelAttr.of("dense", draw(st.text("abc .<>", max_size=5))).with_blocks({"dense": 3})
-        op.io_bounds = IoBoundsAttr.of((9, 12), (2, 4))
+        op.kernel = KernelAttr({1: "dense"}, draw(st.text("abc .<>", max_size=5)), blocks={"dense": 3})
+        op.io_bounds = IoBoundsAttr(Bounds(9, 12), Bounds(2, 4))
     return op
 
 
@@ -162,7 +163,7 @@ def _reshape(growing: Growing, x: SSAValue) -> Operation:
         [*kept, 1],
         [copied(axis) for axis in range(len(shape))],
     ]
-    return ReshapeOp(x, TargetShapeAttr.of(growing.draw(st.sampled_from(targets))))
+    return ReshapeOp(x, TargetShapeAttr(growing.draw(st.sampled_from(targets))))
 
 
 def _move(growing: Growing, x: SSAValue) -> Operation:
@@ -212,7 +213,7 @@ def _tile(growing: Growing, x: SSAValue) -> Operation:
     result = inside.values[-1]
     body.block.add_op(YieldOp([result]))
     outside = f32_tensor((*shape_of(x)[:-1], shape_of(result)[-1]))
-    return TileOp([x], [(0, outside)], ScheduleAttr.of([1, 16]), body)
+    return TileOp([x], [(0, outside)], ScheduleAttr([1, 16]), body)
 
 
 def _choices(x: SSAValue) -> list[Callable[[Growing, SSAValue], Operation]]:

@@ -112,7 +112,7 @@ def test_several_numbers_of_blocks_are_measured_and_the_fastest_is_chosen(
         ]
         file_of(tmp_path, "tuning").write_text(json.dumps(content))
         module = build_module(model, Options(tuning=Tuning.on(host_target(), tmp_path, 0.0)))
-        chosen = [op.kernel.blocks.by_family for op in module.walk() if isinstance(op, LinearOp) and op.kernel]
+        chosen = [op.kernel.blocks for op in module.walk() if isinstance(op, LinearOp) and op.kernel]
         assert {blocks["count_blocks"] for blocks in chosen} == {int(best)}
 
 

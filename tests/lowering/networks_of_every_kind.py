@@ -78,7 +78,7 @@ def over_features(_: CpuTarget) -> Example:
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         scale = ConstantOp(np.linspace(0.5, 2, 37, dtype=np.float32))
         normal = LayerNormOp(arguments[0], scale.result, None, 1e-5)
-        active = ActivateOp(normal.result, ActivationAttr.of("tanh"))
+        active = ActivateOp(normal.result, ActivationAttr("tanh"))
         return ops(scale, normal, active, SoftmaxOp(active.result), block=block)
 
     return Example(tiled([f32_tensor(shape)], body), calls([shape]))
@@ -129,7 +129,7 @@ def aggregate(_: CpuTarget) -> Example:
 def attend(_: CpuTarget) -> Example:
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         edges = SparseConstantOp(graph(21))
-        softmax = EdgeSoftmax(3, ActivationAttr.of("leaky_relu", 0.2), 1e-16, from_zero=False)
+        softmax = EdgeSoftmax(3, ActivationAttr("leaky_relu", (0.2,)), 1e-16, from_zero=False)
         return ops(edges, AttendEdgesOp(arguments[0], arguments[1], edges.result, softmax, AtTargets()), block=block)
 
     return example([(21, 3 * 5), (21, 2 * 3)], body, [1])
@@ -146,10 +146,10 @@ def layers(_: CpuTarget, *, windows: int = 0, of_bytes: bool = False) -> Example
 
 
 WINDOWS: Mapping[str, WindowAttr] = {
-    "points": WindowAttr.of((1, 1), (1, 1), (1, 1), (0, 0, 0, 0)),
-    "squares": WindowAttr.of((3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
-    "strides": WindowAttr.of((3, 3), (2, 2), (1, 1), (1, 0, 1, 0)),
-    "distances": WindowAttr.of((3, 2), (1, 2), (2, 3), (2, 3, 0, 1)),
+    "points": WindowAttr((1, 1), (1, 1), (1, 1), (0, 0, 0, 0)),
+    "squares": WindowAttr((3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
+    "strides": WindowAttr((3, 3), (2, 2), (1, 1), (1, 0, 1, 0)),
+    "distances": WindowAttr((3, 2), (1, 2), (2, 3), (2, 3, 0, 1)),
 }
 
 SIZES: Sequence[tuple[int, int]] = ((9, 11), (16, 16), (3, 70))
@@ -177,7 +177,7 @@ def image_floats(window: str, size: tuple[int, int], _: CpuTarget) -> Example:
             ConstantOp(rng.standard_normal((len(WINDOWS["squares"].taps), 7), dtype=np.float32)),
         ]
         conv = Conv2dOp(arguments[0], constants[0].results[0], None, form)
-        conv.kernel = KernelAttr.of("count_blocks", "by the test", {64: 1.0})
+        conv.kernel = KernelAttr({1: "count_blocks"}, "by the test", {64: 1.0})
         depthwise = Depthwise2dOp(conv.result, constants[1].results[0], None, WINDOWS["squares"])
         return ops(*constants, conv, depthwise, Pool2dOp(depthwise.result, "max", WINDOWS["squares"]), block=block)
 

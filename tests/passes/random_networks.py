@@ -33,12 +33,12 @@ INNER = 3
 """The size of the middle axis of values of rank 3."""
 
 ACTIVATIONS = (
-    ActivationAttr.of("relu"),
-    ActivationAttr.of("tanh"),
-    ActivationAttr.of("gelu"),
-    ActivationAttr.of("sigmoid"),
-    ActivationAttr.of("clip", -1.0, 2.0),
-    ActivationAttr.of("leaky_relu", 0.1),
+    ActivationAttr("relu"),
+    ActivationAttr("tanh"),
+    ActivationAttr("gelu"),
+    ActivationAttr("sigmoid"),
+    ActivationAttr("clip", (-1.0, 2.0)),
+    ActivationAttr("leaky_relu", (0.1,)),
 )
 
 
@@ -154,9 +154,9 @@ def _reshape(build: NetworkBuilder, x: SSAValue) -> SSAValue:
     """[B, 3, K] -> [3 * B, K], and back."""
     shape = shape_of(x)
     if len(shape) == 3:
-        return build.add(ReshapeOp(x, TargetShapeAttr.of([INFERRED, shape[-1]])))
+        return build.add(ReshapeOp(x, TargetShapeAttr([INFERRED, shape[-1]])))
     merged = len(shape_of(build.values[0])) == 3
-    return build.add(ReshapeOp(x, TargetShapeAttr.of([INFERRED, INNER, shape[-1]]))) if merged else x
+    return build.add(ReshapeOp(x, TargetShapeAttr([INFERRED, INNER, shape[-1]]))) if merged else x
 
 
 def _swap(build: NetworkBuilder, x: SSAValue) -> SSAValue:
@@ -165,8 +165,8 @@ def _swap(build: NetworkBuilder, x: SSAValue) -> SSAValue:
     if len(shape) == 3 and shape[1] != DYNAMIC:
         once = build.add(TransposeOp(x, [1, 0, 2]))
         return build.add(TransposeOp(_linear(build, once), [1, 0, 2]))
-    apart = build.add(ReshapeOp(x, TargetShapeAttr.of([copied(0), INFERRED, 1])))
-    joined = build.add(ReshapeOp(_activate(build, apart), TargetShapeAttr.of([copied(0), shape[-1]])))
+    apart = build.add(ReshapeOp(x, TargetShapeAttr([copied(0), INFERRED, 1])))
+    joined = build.add(ReshapeOp(_activate(build, apart), TargetShapeAttr([copied(0), shape[-1]])))
     return joined if len(shape) == 2 else x
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
 
-from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.lowering.driver import lower
@@ -32,7 +32,7 @@ def code(threads: int) -> tuple[Program, bytes]:
     for op in module.walk():
         if isinstance(op, TileOp):
             times = dict.fromkeys(WIDTHS, 100.0), dict.fromkeys(WIDTHS if threads > 1 else (), 1.0)
-            op.schedule = ScheduleAttr.of(WIDTHS, Sharing(threads, *times))
+            op.schedule = ScheduleAttr(WIDTHS, threads, *times)
         elif isinstance(op, LinearOp):
             places = [0, *(16 * (6 * piece // threads) for piece in range(1, threads)), 96]
             op.cut = DenseArrayBase.from_list(i64, places)

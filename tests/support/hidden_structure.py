@@ -66,7 +66,7 @@ def chain_module(masks: Sequence[Mask], rng: np.random.Generator) -> ModuleOp:
     for number, mask in enumerate(masks):
         dense = np.where(mask, rng.standard_normal(mask.shape, dtype=np.float32), np.float32(0))
         weight, bias = SparseConstantOp(CscMatrix.from_dense(dense)), ConstantOp(dense.sum(axis=0))
-        relu = ActivationAttr.of("relu") if number < len(masks) - 1 else None
+        relu = ActivationAttr("relu") if number < len(masks) - 1 else None
         layer = LinearOp(value, weight.result, bias.result, relu)
         block.add_ops([weight, bias, layer])
         value = layer.result

@@ -78,8 +78,8 @@ def module_of(case: Case, weight: Floats, bias: Floats) -> ModuleOp:
         constants: list[Operation] = [ConstantOp(weight) if dense else SparseConstantOp(CscMatrix.from_dense(weight))]
         constants.append(ConstantOp(bias))
         values = [op.results[0] for op in constants]
-        linear = LinearOp(arguments[0], *values, activation=ActivationAttr.of("leaky_relu", 0.5))
-        linear.kernel = KernelAttr.of(case.family, "by the test")
+        linear = LinearOp(arguments[0], *values, activation=ActivationAttr("leaky_relu", (0.5,)))
+        linear.kernel = KernelAttr({1: case.family}, "by the test")
         block.add_ops([*constants, linear])
         return [linear.result]
 

@@ -97,7 +97,7 @@ def tiled(inputs: Sequence[F32Tensor], body: Body, widths: Sequence[int] = EVERY
         inner.add_op(YieldOp(yielded))
         rows = shape_of(arguments[0])[:-1]
         results = [(0, f32_tensor((*rows, shape_of(value)[-1]))) for value in yielded]
-        tile = TileOp(arguments, results, ScheduleAttr.of(widths), region)
+        tile = TileOp(arguments, results, ScheduleAttr(widths), region)
         block.add_op(tile)
         return tile.outputs
 
@@ -131,7 +131,7 @@ def linear_layer(
         if bias is not None:
             ops.append(ConstantOp(bias))
         layer = LinearOp(arguments[0], *(op.results[0] for op in ops), activation=activation)
-        layer.kernel = KernelAttr.of(family, "by the test") if isinstance(family, str) else family
+        layer.kernel = KernelAttr({1: family}, "by the test") if isinstance(family, str) else family
         block.add_ops([*ops, layer])
         return [layer.result]
 

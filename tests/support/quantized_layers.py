@@ -26,9 +26,9 @@ from tests.support.lowering_modules import BYTE_TARGETS, HERE, TARGETS, Floats, 
 
 Integers = NDArray[np.int64]
 
-RELU, TANH = ActivationAttr.of("relu"), ActivationAttr.of("tanh")
+RELU, TANH = ActivationAttr("relu"), ActivationAttr("tanh")
 
-CODES = [CodesAttr.of("u8", 0.02, 128), CodesAttr.of("s8", 0.01, -5), CodesAttr.of("u8", 0.03, 0)]
+CODES = [CodesAttr("u8", 0.02, 128), CodesAttr("s8", 0.01, -5), CodesAttr("u8", 0.03, 0)]
 
 FORMS = TARGETS | BYTE_TARGETS
 """Targets by name, of which each multiplies codes by other instructions."""
@@ -95,16 +95,14 @@ class Layers:
         op = QuantizedLayersOp(arguments[0], layers, output, yields_bytes=self.of_bytes)
         choices = {1: LOOKUP} | ({8: WINDOWS} if self.windows else {}) | ({33: self.quads} if self.quads else {})
         blocks = {self.quads: self.blocks} if self.quads else {}
-        op.kernel = KernelAttr.of(choices, "").with_blocks(blocks) if len(choices) > 1 else None
+        op.kernel = KernelAttr(choices, "", blocks=blocks) if len(choices) > 1 else None
         block.add_op(op)
         return op.results
 
     def module(self) -> ModuleOp:
         """Return the layers as the function of a module."""
         shape = (DYNAMIC, self.sizes[0])
-        return function(
-            [byte_tensor(self.codes[0].kind.data, shape) if self.of_bytes else f32_tensor(shape)], self.emit
-        )
+        return function([byte_tensor(self.codes[0].kind, shape) if self.of_bytes else f32_tensor(shape)], self.emit)
 
     def run(self, x: Floats, target: CpuTarget, threads: int = 1) -> Floats:
         return native(self.module(), target, threads).run(None, {"x0": x})[0]

@@ -20,7 +20,7 @@ from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.orders.simple_orders import topological_positions
 from tests.support.lowering_modules import function
 
-ACTIVATIONS = (ActivationAttr.of("relu"), ActivationAttr.of("tanh"), ActivationAttr.of("leaky_relu", 0.1))
+ACTIVATIONS = (ActivationAttr("relu"), ActivationAttr("tanh"), ActivationAttr("leaky_relu", (0.1,)))
 
 
 def numbered(network: NeuronGraph) -> NeuronGraph:

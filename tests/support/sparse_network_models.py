@@ -28,7 +28,7 @@ def prefer_sparse_kernels(module: ModuleOp) -> None:
     """Choose a sparse kernel for every sparse layer: small ones would not gain."""
     for op in module.walk():
         if isinstance(op, LinearOp) and isinstance(op.weight.owner, SparseConstantOp):
-            op.kernel = KernelAttr.of({1: "count_blocks"}, "chosen by a test")
+            op.kernel = KernelAttr({1: "count_blocks"}, "chosen by a test")
 
 
 def with_networks(source: Source) -> ir.Model:

@@ -266,7 +266,7 @@ def _by_kind(
 
 def _around_us(tile: TileOp, one: OpMovement, layers_us: float) -> float:
     """Return the time of a tile beside its layers; `one` is any op inside, `layers_us` the time of all layers."""
-    known = tile.schedule.serial.by_width
+    known = tile.schedule.serial
     if not all(each.width in known for each in one.tiles):
         return sum(each.number * around_layers_us(tile, each.width) for each in one.tiles)
     return max(0.0, sum(each.number * known[each.width] for each in one.tiles) - layers_us)

@@ -20,8 +20,8 @@ def pixel_line(module: ModuleOp) -> str:
             continue
         _, _, height, width = image_shape(op.result)
         bounds = bounds_of(weight)
-        least += height * width * (bounds.fewest_reads.data + bounds.fewest_writes.data)
-        most += height * width * (bounds.most_reads.data + bounds.most_writes.data)
+        least += height * width * (bounds.reads.lower + bounds.writes.lower)
+        most += height * width * (bounds.reads.upper + bounds.writes.upper)
         count += 1
     if not count:
         return ""

@@ -87,7 +87,7 @@ class _Scaled(Pattern):
         while True:
             if (found := rounded(match.conversion, value, 1)) is not None:
                 scale, zero = found.rounding.values
-                roundings.append(ActivationAttr.of("quantize", float(np.float32(scale * factor)), zero))
+                roundings.append(ActivationAttr("quantize", (float(np.float32(scale * factor)), zero)))
                 match.nodes += found.nodes
                 value = found.before
             elif (product := scaled(match.conversion, value)) is not None and is_read(value):

@@ -154,7 +154,7 @@ def _attended(match: Match) -> SSAValue:
     if conversion.sizes(x) != (count, Size.known(heads * size)):
         raise Mismatch(f"{heads * size} features", f"{conversion.sizes(x)}")
     scores, slope = _scores_of_nodes(match, x, sizes), match.holes.get("slope")
-    activation = ActivationAttr.of("leaky_relu", slope) if isinstance(slope, float) else None
+    activation = ActivationAttr("leaky_relu", (slope,)) if isinstance(slope, float) else None
     epsilon = match.get("none", Fill).number + match.number("epsilon", 0.0)
     softmax = EdgeSoftmax(heads, activation, epsilon, match.get("from zero", bool))
     edges = Edges.of(match)

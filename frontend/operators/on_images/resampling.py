@@ -77,13 +77,13 @@ def _resampling(conversion: Conversion, before: int, scale: float, after: int) -
             raise NotCovered(f"expected nearest_mode={', '.join(ROUNDINGS)}, got {name}")
         # as it is in onnxruntime, the way counts where pixels are not copied
         nearest = ROUNDINGS[name](places) if scale != 1 else np.arange(after)
-        return ResamplingAttr.of(np.clip(nearest, 0, before - 1).astype(np.int64).tolist())
+        return ResamplingAttr(np.clip(nearest, 0, before - 1).astype(np.int64).tolist())
     if mode != "linear":
         raise NotCovered(f"expected mode=nearest or linear, got {mode}")
     inside = np.clip(places, 0, before - 1)
     first = inside.astype(np.int64)
     others = np.minimum(first + 1, before - 1)
-    return ResamplingAttr.of(first.tolist(), others.tolist(), (inside - first).astype(np.float32).tolist())
+    return ResamplingAttr(first.tolist(), others.tolist(), (inside - first).astype(np.float32).tolist())
 
 
 def _convert_resize(conversion: Conversion) -> Sequence[SSAValue]:
@@ -150,7 +150,7 @@ def _sizes(conversion: Conversion) -> list[int] | None:
 
 def _both(x: SSAValue, pairs: Sequence[ResamplingAttr]) -> tuple[ResamplingAttr, ResamplingAttr]:
     """Return the resamplings of rows and columns: images of one row keep it."""
-    rows, columns = pairs if len(shape_of(x)) == 4 else (ResamplingAttr.of([0]), *pairs)
+    rows, columns = pairs if len(shape_of(x)) == 4 else (ResamplingAttr([0]), *pairs)
     return rows, columns
 
 
@@ -200,7 +200,7 @@ def _padded(mode: str, extent: int, before: int, after: int) -> ResamplingAttr:
             found = numbers % extent
         case _:
             raise NotCovered(f"expected pads that mode={mode} fills from {extent} pixels, got {before} and {after}")
-    return ResamplingAttr.of(found.tolist())
+    return ResamplingAttr(found.tolist())
 
 
 RESAMPLING_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](

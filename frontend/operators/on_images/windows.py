@@ -188,7 +188,7 @@ def window_of(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> Win
     check_pixels([extent + sum(pads[axis :: len(size)]) for axis, extent in enumerate(size)])
     if len(size) == 1:  # images of one row
         kernel, strides, dilations, pads = (1, *kernel), (1, *strides), (1, *dilations), (0, pads[0], 0, pads[1])
-    window = WindowAttr.of(kernel, strides, dilations, pads)
+    window = WindowAttr(kernel, strides, dilations, pads)
     if 0 in window.result_size(*image_shape(x)[2:]):
         raise NotCovered("expected an image with a result, got one smaller than the window")
     if prod(window.kernel_size) > MOST_TAPS and not _is_whole(window, x):
@@ -205,7 +205,7 @@ def without_idle_taps(window: WindowAttr, size: Sequence[int]) -> tuple[WindowAt
     kept = [slice(0, down), slice(0, across)]
     for axis, extent in enumerate(size):
         taps, stride = window.kernel_size[axis], window.stride[axis]
-        dilation, before, count = window.dilations.data[axis].data, pads[axis], results[axis]
+        dilation, before, count = window.dilations[axis], pads[axis], results[axis]
         places = np.arange(count) * stride - before + dilation * np.arange(taps)[:, None]
         read = np.flatnonzero(((places >= 0) & (places < extent)).any(axis=1)).tolist()
         if not read or read[0] * dilation > before:
@@ -215,7 +215,7 @@ def without_idle_taps(window: WindowAttr, size: Sequence[int]) -> tuple[WindowAt
         pads[axis + 2] = max(0, reach - pads[axis] - extent)
         kept[axis] = slice(read[0], read[-1] + 1)
     kernel = [taps.stop - taps.start for taps in kept]
-    smaller = WindowAttr.of(kernel, window.stride, [one.data for one in window.dilations], pads)
+    smaller = WindowAttr(kernel, window.stride, window.dilations, pads)
     return (smaller, kept) if smaller.result_size(*size) == results else (window, [slice(0, down), slice(0, across)])
 
 
@@ -238,7 +238,7 @@ def _pool_window(conversion: Conversion) -> WindowAttr:
     x, kernel = image_of(conversion), conversion.integer_list("kernel_shape") or ()
     is_rounded_up = bool(conversion.integer("ceil_mode", 0))
     if is_rounded_up and _is_cut_to_image(conversion, kernel, shape_of(x)[2:]):
-        return WindowAttr.of(image_shape(x)[2:])
+        return WindowAttr(image_shape(x)[2:])
     window = window_of(conversion, x, kernel)
     if not is_rounded_up:
         return window
@@ -247,14 +247,14 @@ def _pool_window(conversion: Conversion) -> WindowAttr:
         zip(image_shape(x)[2:], window.kernel_size, window.stride, strict=True)
     ):
         before = pads[axis]
-        reach = (taps - 1) * window.dilations.data[axis].data + 1
+        reach = (taps - 1) * window.dilations[axis] + 1
         starts = -(-(extent + before + pads[axis + 2] - reach) // stride) + 1
         starts -= (starts - 1) * stride >= extent + before  # none that begins behind the image
         pads[axis + 2] = max(pads[axis + 2], (starts - 1) * stride + reach - extent - before)
     if pads != list(window.pad_sizes) and conversion.integer("count_include_pad", 0):
         raise NotCovered("expected ceil_mode=0 or count_include_pad=0, got both 1 and a window that is cut off")
-    numbers = (window.kernel_size, window.stride, [one.data for one in window.dilations])
-    return WindowAttr.of(*numbers, pads)
+    numbers = (window.kernel_size, window.stride, window.dilations)
+    return WindowAttr(*numbers, pads)
 
 
 def _is_cut_to_image(conversion: Conversion, kernel: Sequence[int], size: Sequence[int]) -> bool:
@@ -269,7 +269,7 @@ def _is_cut_to_image(conversion: Conversion, kernel: Sequence[int], size: Sequen
 
 def _convert_global_pool(kind: Pooling, conversion: Conversion) -> Sequence[SSAValue]:
     x = image_of(conversion)
-    return [conversion.emit(Pool2dOp(x, kind, WindowAttr.of(image_shape(x)[2:]))).result]
+    return [conversion.emit(Pool2dOp(x, kind, WindowAttr(image_shape(x)[2:]))).result]
 
 
 def is_image_layer(op: Operation) -> bool:

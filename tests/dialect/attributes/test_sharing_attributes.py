@@ -8,7 +8,7 @@ from xdsl.dialects.func import Func
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
-from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.pebble import Pebble
@@ -21,8 +21,7 @@ def test_a_shared_tile_is_read_as_it_is_written() -> None:
     module = linear_layer(ones((4, 64), dtype=float32), None, "count_blocks")
     for op in module.walk():
         if isinstance(op, TileOp):
-            sharing = Sharing(2, {1: 0.5, 16: 3.0, 64: 12.5}, {16: 2.0, 64: 7.0})
-            op.schedule = ScheduleAttr.of(WIDTHS, sharing)
+            op.schedule = ScheduleAttr(WIDTHS, 2, {1: 0.5, 16: 3.0, 64: 12.5}, {16: 2.0, 64: 7.0})
         elif isinstance(op, LinearOp):
             op.cut = DenseArrayBase.from_list(i64, [0, 32, 64])
     module.verify()
@@ -36,17 +35,19 @@ def test_a_shared_tile_is_read_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sharing", "message"),
+    ("shares", "serial", "shared", "message"),
     [
-        (Sharing(0, {}, {}), r"^0 shares, expected 1 or more, and several for shared times$"),
-        (Sharing(1, {}, {64: 1.0}), r"^1 shares, expected 1 or more, and several for shared times$"),
-        (Sharing(2, {8: 1.0}, {}), r"^a time at width 8, expected one of \[1, 16, 64\]$"),
-        (Sharing(2, {}, {16: 1.0}), r"^shared times at widths \[16\], expected the widest of \[1, 16, 64\]$"),
+        (0, {}, {}, r"^0 shares, expected 1 or more, and several for shared times$"),
+        (1, {}, {64: 1.0}, r"^1 shares, expected 1 or more, and several for shared times$"),
+        (2, {8: 1.0}, {}, r"^a time at width 8, expected one of \[1, 16, 64\]$"),
+        (2, {}, {16: 1.0}, r"^shared times at widths \[16\], expected the widest of \[1, 16, 64\]$"),
     ],
 )
-def test_times_that_fit_no_tile_are_refused(sharing: Sharing, message: str) -> None:
+def test_times_that_fit_no_tile_are_refused(
+    shares: int, serial: dict[int, float], shared: dict[int, float], message: str
+) -> None:
     with pytest.raises(VerifyException, match=message):
-        ScheduleAttr.of(WIDTHS, sharing)
+        ScheduleAttr(WIDTHS, shares, serial, shared)
 
 
 @pytest.mark.parametrize("borders", [[1, 64], [0, 63], [0, 40, 20, 64]])

@@ -36,12 +36,12 @@ def ops() -> list[Operation]:
     x, y, weight, bias, row, column, scalar = values((2, 3, 4), (2, 3, 4), (4, 5), (5,), (4,), (3, 1), ())
     per_index = values((3,), (3,), (3,), (3,))
     return [
-        ActivateOp(x, ActivationAttr.of("relu")),
+        ActivateOp(x, ActivationAttr("relu")),
         *(op_class(x, other) for op_class in (AddOp, SubOp, MulOp, DivOp, PreluOp) for other in (y, row, column)),
         AddOp(row, x),
         AddOp(x, scalar),
         LinearOp(x, weight),
-        LinearOp(x, weight, bias, ActivationAttr.of("tanh")),
+        LinearOp(x, weight, bias, ActivationAttr("tanh")),
         SoftmaxOp(x),
         LogSoftmaxOp(x),
         LayerNormOp(x, row, None, 1e-5),
@@ -52,8 +52,8 @@ def ops() -> list[Operation]:
         TransposeOp(x, (2, 0, 1)),
         ConcatOp([x, y], 1),
         SplitOp(x, 2, (1, 3)),
-        ReshapeOp(x, TargetShapeAttr.of((INFERRED, 4))),
-        ReshapeOp(x, TargetShapeAttr.of((2, copied(1), 2, 2))),
+        ReshapeOp(x, TargetShapeAttr((INFERRED, 4))),
+        ReshapeOp(x, TargetShapeAttr((2, copied(1), 2, 2))),
     ]
 
 

@@ -31,8 +31,8 @@ def chain(widths: Sequence[int]) -> ModuleOp:
         value = arguments[0]
         for _ in range(DEPTH):
             constant = SparseConstantOp(CscMatrix.from_dense(np.eye(WIDTH, dtype=np.float32)))
-            layer = LinearOp(value, constant.result, activation=ActivationAttr.of("relu"))
-            layer.kernel = KernelAttr.of({1: "permute_lookup", 8: "count_blocks"}, "by the test", TIMES)
+            layer = LinearOp(value, constant.result, activation=ActivationAttr("relu"))
+            layer.kernel = KernelAttr({1: "permute_lookup", 8: "count_blocks"}, "by the test", TIMES)
             block.add_ops([constant, layer])
             value = layer.result
         return [value]
@@ -54,7 +54,7 @@ def test_behind_dropped_rows_the_numbers_of_full_tiles_are_bounds() -> None:
     DropDeadRows().apply(Context(), module)
     (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
     assert tile.dead_rows is not None
-    assert tile.dead_rows.width.data == 48
+    assert tile.dead_rows.width == 48
     first, *later = layer_reports(module)
     for report in (first, *later):
         assert report.kernel == "permute_lookup from 1, count_blocks from 16, count_blocks on live rows from 48"

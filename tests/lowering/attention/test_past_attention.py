@@ -108,7 +108,7 @@ def test_a_query_without_keys_reads_infinite_values_of_both_parts(target: CpuTar
 @best_target_first
 def test_rounded_weights_are_those_of_both_parts(target: CpuTarget) -> None:
     step_of_weights = 0.004
-    weights = (ActivationAttr.of("quantize", step_of_weights, 0.0),)
+    weights = (ActivationAttr("quantize", (step_of_weights, 0.0)),)
     weighting = Weighting(0.4, nan_as_zero=True, roundings=Roundings(weights=weights))
     net = network(target, weighting)
     for own, past in ((1, 3), (5, 140), (3, 700)):

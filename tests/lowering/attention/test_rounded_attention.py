@@ -17,9 +17,9 @@ from tests.lowering.attention.test_attention import Sizes, expected, feeds, netw
 from tests.support.lowering_modules import Floats, best_target_first
 
 STEP = 0.004
-WEIGHTS = (ActivationAttr.of("quantize", STEP, 0.0),)
-PRODUCTS = (ActivationAttr.of("quantize", 0.125, 120.0),)
-SCORES = (ActivationAttr.of("quantize", 0.25, 200.0),)
+WEIGHTS = (ActivationAttr("quantize", (STEP, 0.0)),)
+PRODUCTS = (ActivationAttr("quantize", (0.125, 120.0)),)
+SCORES = (ActivationAttr("quantize", (0.25, 200.0)),)
 SIZES: Sizes = (4, 2, 8, 5)
 
 
@@ -68,7 +68,7 @@ def test_masks_are_added_between_roundings(target: CpuTarget) -> None:
 @best_target_first
 def test_a_weight_that_is_no_number_has_the_least_code(target: CpuTarget) -> None:
     mask = np.full((2, 1, 4, 4), -np.inf, np.float32)
-    weights = (ActivationAttr.of("quantize", STEP, 3.0),)
+    weights = (ActivationAttr("quantize", (STEP, 3.0)),)
     check(target, Weighting(0.25, roundings=Roundings(weights=weights)), (4,), mask)
 
 
@@ -79,8 +79,8 @@ def test_later_keys_are_hidden_behind_rounded_products(target: CpuTarget) -> Non
 
 @best_target_first
 def test_several_roundings_follow_each_other(target: CpuTarget) -> None:
-    products = (*PRODUCTS, ActivationAttr.of("quantize", 0.5, 100.0))
-    weights = (*WEIGHTS, ActivationAttr.of("quantize", 0.0625, 0.0))
+    products = (*PRODUCTS, ActivationAttr("quantize", (0.5, 100.0)))
+    weights = (*WEIGHTS, ActivationAttr("quantize", (0.0625, 0.0)))
     check(target, Weighting(0.25, roundings=Roundings(products)), (33,))
     net = network(target, SIZES, Weighting(0.25, roundings=Roundings(weights=weights)))
     arrays = operands(2, 40, 40)

@@ -45,7 +45,7 @@ def network(target: CpuTarget, features: int, *, whole: bool = False, maximum: b
         if whole:
             bias = ConstantOp(np.arange(features, dtype=np.float32) - features / 2)
             block.add_op(bias)
-            after = AtTargets(bias.result, ActivationAttr.of("relu"))
+            after = AtTargets(bias.result, ActivationAttr("relu"))
         op = AggregateOp(arguments[0], constant.result, after, maximum=maximum)
         block.add_op(op)
         return op.results

@@ -19,7 +19,7 @@ from redpebble.sparse.edges import EdgeList
 from tests.support.lowering_modules import Floats, best_target_first, function, native
 
 NODES = 21
-LEAKY = ActivationAttr.of("leaky_relu", 0.2)
+LEAKY = ActivationAttr("leaky_relu", (0.2,))
 
 
 @cache
@@ -41,7 +41,7 @@ def network(target: CpuTarget, shape: tuple[int, int], *, whole: bool = False) -
         if whole:
             bias = ConstantOp(np.arange(heads * size, dtype=np.float32))
             block.add_op(bias)
-            after = AtTargets(bias.result, ActivationAttr.of("relu"))
+            after = AtTargets(bias.result, ActivationAttr("relu"))
         softmax = EdgeSoftmax(heads, LEAKY, 1e-16 if whole else 0.0, from_zero=whole)
         op = AttendEdgesOp(arguments[0], arguments[1], constant.result, softmax, after)
         block.add_op(op)

@@ -28,10 +28,10 @@ from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Body, Floats, function, native
 from tests.support.quantized_layers import best_form_first
 
-RELU, SILU = ActivationAttr.of("relu"), ActivationAttr.of("silu", 1.0)
+RELU, SILU = ActivationAttr("relu"), ActivationAttr("silu", (1.0,))
 
-GATE = CodesAttr.of("u8", 1 / 255, 0)
-X, H, Y = CodesAttr.of("u8", 0.02, 117), CodesAttr.of("s8", 0.03, -5), CodesAttr.of("u8", 0.04, 0)
+GATE = CodesAttr("u8", 1 / 255, 0)
+X, H, Y = CodesAttr("u8", 0.02, 117), CodesAttr("s8", 0.03, -5), CodesAttr("u8", 0.04, 0)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Conv:
         w, b, m = (constant.results[0] for constant in constants)
         layer = QuantizedLayer("conv", w, b, m, self.codes, self.activation)
         op = QuantizedConv2dOp(x, layer, self.window, self.output)
-        op.kernel = KernelAttr.of(self.kernel, "", {64: 1.0}).with_blocks({self.kernel: self.blocks})
+        op.kernel = KernelAttr({1: self.kernel}, "", {64: 1.0}, blocks={self.kernel: self.blocks})
         block.add_op(op)
         return op.result
 
@@ -114,7 +114,7 @@ def assert_equal(
 
 def window(kernel: int, stride: int = 1, dilation: int = 1, pad: int | None = None) -> WindowAttr:
     pads = dilation * (kernel // 2) if pad is None else pad
-    return WindowAttr.of((kernel, kernel), (stride, stride), (dilation, dilation), (pads,) * 4)
+    return WindowAttr((kernel, kernel), (stride, stride), (dilation, dilation), (pads,) * 4)
 
 
 WINDOWS = [
@@ -125,8 +125,8 @@ WINDOWS = [
     window(3, dilation=2),
     window(3, pad=0),
     window(2, 3, pad=1),
-    WindowAttr.of((1, 5), (2, 1), (1, 2), (0, 3, 1, 2)),
-    WindowAttr.of((7, 7), (2, 2), (1, 1), (3, 3, 3, 3)),
+    WindowAttr((1, 5), (2, 1), (1, 2), (0, 3, 1, 2)),
+    WindowAttr((7, 7), (2, 2), (1, 1), (3, 3, 3, 3)),
 ]
 
 
@@ -175,7 +175,7 @@ def test_families_and_blocks_are_exact(kernel: str, blocks: int) -> None:
 
 @pytest.mark.parametrize("density", [0.0, 1.0])
 @pytest.mark.parametrize(
-    "codes", [CodesAttr.of("u8", 0.02, 0), CodesAttr.of("u8", 0.02, 255), CodesAttr.of("s8", 0.02, 127)], ids=str
+    "codes", [CodesAttr("u8", 0.02, 0), CodesAttr("u8", 0.02, 255), CodesAttr("s8", 0.02, 127)], ids=str
 )
 def test_pads_have_the_zero_of_the_codes(codes: CodesAttr, density: float) -> None:
     assert_equal(chain(Conv(4, 4, window(3), codes, density=density)), images(1, 4, 6, 6))
@@ -194,11 +194,11 @@ def residual(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     second = Conv(12, 12, window(3), H, Y).emit(block, pooled.result)
     block.add_op(total := AddOp(second, pooled.result))
     block.add_op(positive := ActivateOp(total.result, RELU))
-    block.add_op(rounded := ActivateOp(positive.result, ActivationAttr.of("quantize", H.scale, H.unsigned_zero)))
+    block.add_op(rounded := ActivateOp(positive.result, ActivationAttr("quantize", (H.scale, H.unsigned_zero))))
     third = Conv(12, 8, window(3, 2), H, Y).emit(block, rounded.result)
     shortcut = Conv(12, 8, window(1, 2), H, Y).emit(block, rounded.result)
     block.add_op(joined := ConcatOp([third, shortcut], 1))
-    block.add_op(mean := Pool2dOp(joined.result, "average", WindowAttr.of((4, 4))))
+    block.add_op(mean := Pool2dOp(joined.result, "average", WindowAttr((4, 4))))
     return [mean.result, rounded.result, joined.result]
 
 
@@ -215,8 +215,8 @@ def means(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     (x,) = arguments
     first = Conv(6, 12, window(3), X, H, RELU).emit(block, x)
     second = Conv(12, 12, window(3), H, Y, RELU).emit(block, first)
-    block.add_op(mean := Pool2dOp(second, "average", WindowAttr.of((9, 8))))
-    block.add_op(again := Pool2dOp(mean.result, "average", WindowAttr.of((1, 1))))
+    block.add_op(mean := Pool2dOp(second, "average", WindowAttr((9, 8))))
+    block.add_op(again := Pool2dOp(mean.result, "average", WindowAttr((1, 1))))
     block.add_op(sums := Pool2dOp(again.result, "average", window(3)))
     return [again.result, sums.result]
 
@@ -235,7 +235,7 @@ def mixed(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
     block.add_op(mean := Pool2dOp(first, "average", window(2, 2, pad=0)))
     second = Conv(12, 8, window(3), Y, None).emit(block, mean.result)
     third = Conv(12, 8, window(1), Y, H).emit(block, first)
-    block.add_op(largest := Pool2dOp(third, "max", WindowAttr.of((9, 8))))
+    block.add_op(largest := Pool2dOp(third, "max", WindowAttr((9, 8))))
     return [second, third, largest.result]
 
 
@@ -295,11 +295,11 @@ def gates(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         block.add_op(op)
         return op.results[0]
 
-    value = Conv(6, 5, WindowAttr.of((1, 1)), output=X).emit(block, arguments[0])
-    gate = added(ActivateOp(added(ActivateOp(value, ActivationAttr.of("sigmoid"))), GATE.rounding))
+    value = Conv(6, 5, WindowAttr((1, 1)), output=X).emit(block, arguments[0])
+    gate = added(ActivateOp(added(ActivateOp(value, ActivationAttr("sigmoid"))), GATE.rounding))
     other = added(ActivateOp(added(ActivateOp(value, SILU)), Y.rounding))
     gated = added(ActivateOp(added(MulOp(gate, value)), Y.rounding))
-    mean = added(ActivateOp(added(Pool2dOp(gated, "average", WindowAttr.of((9, 11)))), GATE.rounding))
+    mean = added(ActivateOp(added(Pool2dOp(gated, "average", WindowAttr((9, 11)))), GATE.rounding))
     return [added(ActivateOp(added(MulOp(gated, mean)), Y.rounding)), other]
 
 

@@ -43,8 +43,8 @@ def rounded(values: Floats) -> NDArray[np.float64]:
 def layer(weight: Floats, bias: Floats, width: int) -> ModuleOp:
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         constants = [SparseConstantOp(CscMatrix.from_dense(weight)), ConstantOp(bias)]
-        linear = LinearOp(arguments[0], *(one.results[0] for one in constants), activation=ActivationAttr.of("relu"))
-        linear.kernel = KernelAttr.of("bfloat_pairs", "by the test")
+        linear = LinearOp(arguments[0], *(one.results[0] for one in constants), activation=ActivationAttr("relu"))
+        linear.kernel = KernelAttr({1: "bfloat_pairs"}, "by the test")
         block.add_ops([*constants, linear])
         return [linear.result]
 

@@ -33,9 +33,9 @@ def chain(weights: list[Floats], target: CpuTarget) -> Network:
         value = arguments[0]
         for number, weight in enumerate(weights):
             constants = [ConstantOp(weight), ConstantOp(random(weight.shape[1:], 50 + number))]
-            activation = None if number == len(weights) - 1 else ActivationAttr.of("relu")
+            activation = None if number == len(weights) - 1 else ActivationAttr("relu")
             layer = LinearOp(value, constants[0].result, constants[1].result, activation)
-            layer.kernel = KernelAttr.of("dense_outputs", "by the test")
+            layer.kernel = KernelAttr({1: "dense_outputs"}, "by the test")
             block.add_ops([*constants, layer])
             value = layer.result
         return [value]

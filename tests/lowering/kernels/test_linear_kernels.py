@@ -85,7 +85,7 @@ def test_infinite_and_nan_weights_are_values_like_any_other(target: CpuTarget, f
 @each_family
 def test_the_activation_is_applied_in_the_kernel(family: str) -> None:
     weight = sparse_matrix((20, 30), 0.4, seed=3)
-    network = native(linear_layer(weight, None, family, ActivationAttr.of("leaky_relu", 0.25)), host_target())
+    network = native(linear_layer(weight, None, family, ActivationAttr("leaky_relu", (0.25,))), host_target())
     x = np.random.default_rng(4).standard_normal((9, 20)).astype(np.float32)
     (result,) = network.run(None, {"x0": x})
     exact = x.astype(np.float64) @ weight
@@ -96,7 +96,7 @@ def test_the_activation_is_applied_in_the_kernel(family: str) -> None:
 @each_family
 def test_results_do_not_depend_on_the_number_of_threads(family: str) -> None:
     weight = sparse_matrix((50, 60), 0.2, seed=5)
-    module = linear_layer(weight, None, family, ActivationAttr.of("relu"))
+    module = linear_layer(weight, None, family, ActivationAttr("relu"))
     x = np.random.default_rng(6).standard_normal((333, 50)).astype(np.float32)
     (one,) = native(module, host_target(), 1).run(None, {"x0": x})
     (three,) = native(module, host_target(), 3).run(None, {"x0": x})

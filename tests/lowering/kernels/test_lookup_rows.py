@@ -7,7 +7,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.elementwise import AddOp
 from redpebble.dialect.ops.layers import LinearOp, SoftmaxOp
@@ -23,7 +23,7 @@ from tests.support.lowering_modules import HERE, Floats, best_target_first, line
 
 BEST = next(iter(HERE.values()))
 
-RELU = ActivationAttr.of("relu")
+RELU = ActivationAttr("relu")
 
 
 def rows_of(count: int, features: int, seed: int = 0) -> Floats:
@@ -31,7 +31,7 @@ def rows_of(count: int, features: int, seed: int = 0) -> Floats:
 
 
 def one_layer(weight: Floats, bias: Floats | None = None, widths: Sequence[int] = (1, 12)) -> ModuleOp:
-    kernel = KernelAttr.of({1: "permute_lookup", 2: FAMILY.name}, "by the test")
+    kernel = KernelAttr({1: "permute_lookup", 2: FAMILY.name}, "by the test")
     return linear_layer(weight, bias, kernel, widths=widths)
 
 
@@ -81,10 +81,10 @@ def mixed(widths: Sequence[int], shares: int = 1) -> tuple[ModuleOp, list[Floats
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         constants: list[Operation] = [ConstantOp(weight) for weight in weights]
         hidden = LinearOp(arguments[0], constants[0].results[0], activation=RELU)
-        hidden.kernel = KernelAttr.of({1: "permute_lookup", 2: FAMILY.name}, "by the test")
+        hidden.kernel = KernelAttr({1: "permute_lookup", 2: FAMILY.name}, "by the test")
         normal = SoftmaxOp(hidden.result)
         after = LinearOp(normal.result, constants[1].results[0])
-        after.kernel = KernelAttr.of({1: "sparse_rows", 8: "narrow_blocks"}, "by the test")
+        after.kernel = KernelAttr({1: "sparse_rows", 8: "narrow_blocks"}, "by the test")
         total = AddOp(after.result, hidden.result)
         both = ConcatOp([total.result, normal.result], 1)
         if shares > 1:
@@ -97,7 +97,7 @@ def mixed(widths: Sequence[int], shares: int = 1) -> tuple[ModuleOp, list[Floats
     if shares > 1:
         (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
         times = dict.fromkeys(widths, 100.0)
-        tile.schedule = ScheduleAttr.of(widths, Sharing(shares, times, dict.fromkeys(widths, 50.0)))
+        tile.schedule = ScheduleAttr(widths, shares, times, dict.fromkeys(widths, 50.0))
     return module, weights
 
 

@@ -40,7 +40,7 @@ def with_panels(weight: Floats, activation: ActivationAttr | None = None, widths
         found.apply(Context(), module)
     for tile in module.walk():
         if isinstance(tile, TileOp) and widths:
-            tile.schedule = ScheduleAttr.of(widths)
+            tile.schedule = ScheduleAttr(widths)
     return module
 
 
@@ -94,7 +94,7 @@ def test_what_a_row_does_not_read_may_be_infinite(target: CpuTarget) -> None:
 @pytest.mark.slow
 def test_the_activation_is_applied_to_panels_too() -> None:
     weight = grouped([16, 8, 3], 40, 0.05, seed=4)
-    network = native(with_panels(weight, ActivationAttr.of("relu")), host_target())
+    network = native(with_panels(weight, ActivationAttr("relu")), host_target())
     x = np.random.default_rng(5).standard_normal((33, 40)).astype(np.float32)
     exact = x.astype(np.float64) @ weight + np.linspace(-1, 1, weight.shape[1])
     np.testing.assert_allclose(network(x), np.maximum(exact, 0), atol=1e-4)

@@ -74,7 +74,7 @@ def layer(weight: Floats, bias: Floats | None, family: str, activation: Activati
         constants: list[Operation] = [SparseConstantOp(CscMatrix.from_dense(weight))]
         constants += [ConstantOp(bias)] if bias is not None else []
         linear = LinearOp(arguments[0], *(op.results[0] for op in constants), activation=activation)
-        linear.kernel = KernelAttr.of(family, "by the test")
+        linear.kernel = KernelAttr({1: family}, "by the test")
         block.add_ops([*constants, linear])
         return [linear.result]
 
@@ -132,7 +132,7 @@ def test_the_activation_is_applied_in_the_kernel(family: str) -> None:
     weight = weight_of("uniform", (50, 70), seed=5)
     x = random_rows(50, seed=6)
     plain = native(layer(weight, None, family), host_target())
-    rectified = native(layer(weight, None, family, ActivationAttr.of("relu")), host_target())
+    rectified = native(layer(weight, None, family, ActivationAttr("relu")), host_target())
     assert np.array_equal(rectified.run(None, {"x0": x})[0], np.maximum(plain.run(None, {"x0": x})[0], 0))
 
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.depth_first_order import NOT_TRANSPOSED, DepthFirstOrderAttr
+from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
@@ -23,7 +23,7 @@ from redpebble.sparse.csr import CscMatrix
 from redpebble.theory.depth_first.depth_first_order import Blocks, order_neurons, positioned_graph
 from tests.support.lowering_modules import best_target_first, native, tiled
 
-ACTIVATIONS = (ActivationAttr.of("relu"), None, ActivationAttr.of("tanh"), ActivationAttr.of("leaky_relu", 0.1))
+ACTIVATIONS = (ActivationAttr("relu"), None, ActivationAttr("tanh"), ActivationAttr("leaky_relu", (0.1,)))
 
 
 def layers(widths: Sequence[int], density: float, rng: np.random.Generator) -> ModuleOp:
@@ -51,9 +51,9 @@ def run_depth_first(module: ModuleOp, blocks: Blocks) -> None:
     (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
     chain = chain_of(tile.body.block)
     found = order_neurons(positioned_graph(weighted_graph_of(chain).graph), blocks)
-    order = DepthFirstOrderAttr.of(found.order, found.slots, found.runs)
-    group = LayerGroupAttr.of((0, len(chain) - 1), "by the test", order, NOT_TRANSPOSED)
-    tile.depth_first = DepthFirstAttr.of(1, [group])
+    order = DepthFirstOrderAttr(found.runs, found.order, found.slots)
+    group = LayerGroupAttr(range(len(chain)), "by the test", order)
+    tile.depth_first = DepthFirstAttr(1, [group])
     module.verify()
 
 

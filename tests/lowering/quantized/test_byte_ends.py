@@ -22,7 +22,7 @@ DTYPES = {"u8": np.uint8, "s8": np.int8}
 
 def codes_of(kind: CodesAttr, rows: int, features: int) -> NDArray[np.integer]:
     rng = np.random.default_rng((rows, features))
-    return rng.integers(kind.least, kind.greatest + 1, (rows, features)).astype(DTYPES[kind.kind.data])
+    return rng.integers(kind.least, kind.greatest + 1, (rows, features)).astype(DTYPES[kind.kind])
 
 
 def check(layers: Layers, rows: int, target: CpuTarget, threads: int = 1) -> None:
@@ -32,7 +32,7 @@ def check(layers: Layers, rows: int, target: CpuTarget, threads: int = 1) -> Non
     expected = layers.expected_codes(x)
     for count in sorted({0, 1, 5, rows}):
         (found,) = net.run(None, {"x0": x[:count]})
-        assert found.dtype == DTYPES[last.kind.data]
+        assert found.dtype == DTYPES[last.kind]
         assert np.array_equal(found, expected[:count])
 
 
@@ -66,7 +66,7 @@ def test_outputs_that_panels_sort_are_yielded_in_their_order(outputs: int, kind:
 @best_form_first
 @pytest.mark.parametrize("quads", ["", QUADS, SCATTERED])
 def test_ties_go_to_even_codes_and_what_is_beyond_them_is_bounded(target: CpuTarget, quads: str) -> None:
-    layers = Layers([80, 80], [CodesAttr.of("u8", 1.0, 128), CodesAttr.of("s8", 1.0, 100)], quads=quads, of_bytes=True)
+    layers = Layers([80, 80], [CodesAttr("u8", 1.0, 128), CodesAttr("s8", 1.0, 100)], quads=quads, of_bytes=True)
     layers.weights[0][:] = np.diag([1, -1, 3, -255] * 20)
     layers.biases[0][:] = 0
     layers.multipliers[0][:] = 0.5
@@ -86,7 +86,7 @@ def test_ties_go_to_even_codes_and_what_is_beyond_them_is_bounded(target: CpuTar
 def test_sizes_zeros_and_densities(
     features: int, outputs: int, kind: tuple[str, int], density: float, quads: str
 ) -> None:
-    codes = [CodesAttr.of(kind[0], 0.05, kind[1]), CodesAttr.of("s8", 0.5, 3)]
+    codes = [CodesAttr(kind[0], 0.05, kind[1]), CodesAttr("s8", 0.5, 3)]
     layers = Layers([features, outputs], codes, None, density, quads=quads, blocks=1 + features % 3, of_bytes=True)
     for target in (host_target(), CpuTarget.avx2(), CpuTarget.generic()):
         check(layers, 66, target)
@@ -95,7 +95,7 @@ def test_sizes_zeros_and_densities(
 @pytest.mark.slow
 @pytest.mark.parametrize("quads", FAMILIES)
 def test_sums_wrap_around_as_integers_do(quads: str) -> None:
-    codes = [CodesAttr.of("u8", 1.0, 0), CodesAttr.of("u8", 1e8, 128)]
+    codes = [CodesAttr("u8", 1.0, 0), CodesAttr("u8", 1e8, 128)]
     layers = Layers([40_000, 2], codes, None, 0.0, quads=quads, blocks=5, of_bytes=True)
     layers.weights[0][:] = 255
     x = np.full((40, 40_000), 255, dtype=np.uint8)

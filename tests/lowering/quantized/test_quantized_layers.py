@@ -98,14 +98,14 @@ def test_an_activation_between_layers_is_within_a_step() -> None:
     st.sampled_from([0.0, 0.05, 0.5, 1.0]),
 )
 def test_sizes_zeros_and_densities(features: int, outputs: int, kind: tuple[str, int], density: float) -> None:
-    codes = [CodesAttr.of(kind[0], 0.05, kind[1]), CodesAttr.of("s8", 0.5, 3)]
+    codes = [CodesAttr(kind[0], 0.05, kind[1]), CodesAttr("s8", 0.5, 3)]
     layers = Layers([features, outputs], codes, None, density)
     for target in (host_target(), CpuTarget.avx2(), CpuTarget.generic()):
         assert np.array_equal(layers.run(x := inputs(11, features), target), layers.expected(x))
 
 
 def test_values_out_of_bounds_ties_and_not_numbers_become_codes() -> None:
-    codes = [CodesAttr.of("u8", 0.5, 10), CodesAttr.of("u8", 1.0, 0)]
+    codes = [CodesAttr("u8", 0.5, 10), CodesAttr("u8", 1.0, 0)]
     layers = Layers([16, 16], codes, None, 0.0)
     layers.weights[0][:] = 2 * np.eye(16, dtype=np.int64)
     layers.biases[0][:] = 0
@@ -136,7 +136,7 @@ def test_values_out_of_bounds_ties_and_not_numbers_become_codes() -> None:
 
 @pytest.mark.slow
 def test_sums_wrap_around_as_integers_do() -> None:
-    codes = [CodesAttr.of("u8", 1.0, 0)]
+    codes = [CodesAttr("u8", 1.0, 0)]
     layers = Layers([40_000, 2], codes, None, 0.0)
     layers.weights[0][:] = 255
     x = np.full((1, 40_000), 255, dtype=np.float32)

@@ -44,7 +44,7 @@ def test_what_is_no_number_stays_where_it_is() -> None:
 
 def test_samples_of_both_operands_must_be_as_many() -> None:
     def body(block: Block, given: tuple[SSAValue, ...]) -> list[SSAValue]:
-        x = ReshapeOp(given[0], TargetShapeAttr.of([copied(1), copied(0), 4]))
+        x = ReshapeOp(given[0], TargetShapeAttr([copied(1), copied(0), 4]))
         op = BatchMatmulTransposeBOp(x.result, given[1])
         block.add_ops([x, op])
         return [op.result]

@@ -23,7 +23,7 @@ from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import Floats, best_target_first, native, tiled
 
 WIDTHS = (40, 56, 33, 64, 48, 40)
-CLAMP = ActivationAttr.of("clip", 0.0, 32.0)
+CLAMP = ActivationAttr("clip", (0.0, 32.0))
 
 
 def chain(seed: int = 0, first_bias: float = -0.3) -> ModuleOp:
@@ -37,7 +37,7 @@ def chain(seed: int = 0, first_bias: float = -0.3) -> ModuleOp:
             bias = np.full(outputs, first_bias if number == 0 else -0.3, dtype=np.float32)
             constants = [SparseConstantOp(CscMatrix.from_dense(weight.astype(np.float32))), ConstantOp(bias)]
             layer = LinearOp(value, *(constant.result for constant in constants), activation=CLAMP)
-            layer.kernel = KernelAttr.of("count_blocks", "by the test")
+            layer.kernel = KernelAttr({1: "count_blocks"}, "by the test")
             block.add_ops([*constants, layer])
             value = layer.result
         return [value]
@@ -85,7 +85,7 @@ def test_rows_are_kept_apart_that_hold_no_numbers() -> None:
 def test_nothing_is_dropped_before_a_layer_that_makes_something_of_zeros() -> None:
     module = dropping(chain(first_bias=0.1))
     (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
-    assert tile.dead_rows == DeadRowsAttr.of([0, 1, 2, 3], 48)
+    assert tile.dead_rows == DeadRowsAttr([0, 1, 2, 3], 48)
     x = np.zeros((100, WIDTHS[0]), dtype=np.float32)
     np.testing.assert_array_equal(native(module, host_target())(x), native(chain(first_bias=0.1), host_target())(x))
 
@@ -96,7 +96,7 @@ def test_a_layer_with_an_infinite_weight_makes_more_than_zeros_of_zeros() -> Non
             ConstantOp(np.zeros((1, 2), dtype=np.float32)),
             ConstantOp(np.array([[1], [value]], dtype=np.float32)),
         )
-        return LinearOp(x.result, weight.result, None, ActivationAttr.of(activation))
+        return LinearOp(x.result, weight.result, None, ActivationAttr(activation))
 
     assert keeps_zeros(layer(2.0, "relu"))
     assert not keeps_zeros(layer(np.inf, "relu"))

@@ -120,8 +120,8 @@ def test_reshapes_share_a_buffer_and_outputs_may_share_a_value() -> None:
     def make(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         constant = ConstantOp(numbered((3,)))
         transposed = TransposeOp(arguments[0], (1, 0, 2))
-        flat = ReshapeOp(transposed.result, TargetShapeAttr.of([INFERRED, 12]))
-        back = ReshapeOp(flat.result, TargetShapeAttr.of([copied(0), 4, 3]))
+        flat = ReshapeOp(transposed.result, TargetShapeAttr([INFERRED, 12]))
+        back = ReshapeOp(flat.result, TargetShapeAttr([copied(0), 4, 3]))
         added = AddOp(back.result, constant.result)
         block.add_ops([constant, transposed, flat, back, added])
         return [flat.result, added.result, flat.result, arguments[0], constant.result]
@@ -152,7 +152,7 @@ def test_temporaries_that_live_together_do_not_overlap() -> None:
 
 def test_an_activation_of_unknown_sizes_runs_outside_a_tile() -> None:
     def activate(x: SSAValue) -> ActivateOp:
-        return ActivateOp(x, ActivationAttr.of("relu"))
+        return ActivateOp(x, ActivationAttr("relu"))
 
     x = np.random.default_rng(0).standard_normal((5, 7)).astype(np.float32)
     (result,) = native(of_ops([(DYNAMIC, DYNAMIC)], activate), host_target()).run(None, {"x0": x})

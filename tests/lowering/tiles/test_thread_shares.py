@@ -9,7 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.attributes.schedule import ScheduleAttr, Sharing
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
 from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, SoftmaxOp
@@ -41,10 +41,9 @@ def shared(module: ModuleOp, shares: int) -> ModuleOp:
     copy = module.clone()
     for op in copy.walk():
         if isinstance(op, TileOp):
-            widths = op.schedule.tile_widths
+            widths = op.schedule.widths
             alone = {width: 1000.0 * (width + 1) for width in widths}
-            sharing = Sharing(shares, alone, dict.fromkeys(widths, 1.0))
-            op.schedule = ScheduleAttr.of(widths, sharing)
+            op.schedule = ScheduleAttr(widths, shares, alone, dict.fromkeys(widths, 1.0))
         elif isinstance(op, LinearOp):
             borders = even_borders(shape_of(op.weight)[1], shares)
             op.cut = DenseArrayBase.from_list(i64, borders)
@@ -68,8 +67,8 @@ def two_layers(family: str) -> ModuleOp:
             weight = sparse(shape, number)
             constant = SparseConstantOp(CscMatrix.from_dense(weight)) if family == "row_panels" else ConstantOp(weight)
             bias = ConstantOp(np.linspace(-1, 1, shape[1], dtype=np.float32))
-            layer = LinearOp(value, constant.result, bias.result, ActivationAttr.of("relu"))
-            layer.kernel = KernelAttr.of(family, "by the test")
+            layer = LinearOp(value, constant.result, bias.result, ActivationAttr("relu"))
+            layer.kernel = KernelAttr({1: family}, "by the test")
             block.add_ops([constant, bias, layer])
             value = layer.result
         return [value]
@@ -88,12 +87,12 @@ def everything() -> ModuleOp:
 
         def linear(x: SSAValue, outputs: int) -> SSAValue:
             layer = LinearOp(x, add(ConstantOp(sparse((shape_of(x)[-1], outputs), outputs))))
-            layer.kernel = KernelAttr.of("count_blocks", "by the test").with_blocks({"count_blocks": 2})
+            layer.kernel = KernelAttr({1: "count_blocks"}, "by the test", blocks={"count_blocks": 2})
             return add(layer)
 
         x, other = arguments
         left, right = linear(x, 64), linear(other, 48)
-        gelu = add(ActivateOp(right, ActivationAttr.of("gelu")))
+        gelu = add(ActivateOp(right, ActivationAttr("gelu")))
         whole = add(ConcatOp([left, gelu, x], 1))
         normal = add(LayerNormOp(whole, add(ConstantOp(np.linspace(0.5, 2, 144, dtype=np.float32))), None, 1e-5))
         split = SplitOp(normal, 1, [32, 64, 48])
@@ -104,7 +103,7 @@ def everything() -> ModuleOp:
         chance = add(SoftmaxOp(linear(residual, 100)))
         mean = add(ReduceMeanOp(chance))
         centred = add(AddOp(linear(third, 100), mean))
-        return [add(LogSoftmaxOp(centred)), chance, add(ActivateOp(first, ActivationAttr.of("tanh"))), other]
+        return [add(LogSoftmaxOp(centred)), chance, add(ActivateOp(first, ActivationAttr("tanh"))), other]
 
     return tiled([f32_tensor((DYNAMIC, 32)), f32_tensor((DYNAMIC, 20))], body, WIDTHS)
 
@@ -114,8 +113,7 @@ def with_same_times(module: ModuleOp, other: ModuleOp) -> ModuleOp:
     copy = module.clone()
     tiles = [[op for op in one.walk() if isinstance(op, TileOp)] for one in (copy, other)]
     for tile, timed in zip(*tiles, strict=True):
-        sharing = Sharing(1, timed.schedule.serial.by_width, {})
-        tile.schedule = ScheduleAttr.of(tile.schedule.tile_widths, sharing)
+        tile.schedule = ScheduleAttr(tile.schedule.widths, serial=timed.schedule.serial)
     return copy
 
 
@@ -171,7 +169,7 @@ def test_packed_weights_are_not_kept_twice() -> None:
 
 def test_a_function_without_tiles_has_nothing_to_share() -> None:
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        op = ActivateOp(arguments[0], ActivationAttr.of("relu"))
+        op = ActivateOp(arguments[0], ActivationAttr("relu"))
         block.add_op(op)
         return [op.result]
 

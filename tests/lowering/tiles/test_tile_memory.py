@@ -27,7 +27,7 @@ def linear(block: Block, x: SSAValue, outputs: int) -> SSAValue:
 
 
 def activated(block: Block, x: SSAValue) -> SSAValue:
-    op = ActivateOp(x, ActivationAttr.of("relu"))
+    op = ActivateOp(x, ActivationAttr("relu"))
     block.add_op(op)
     return op.result
 

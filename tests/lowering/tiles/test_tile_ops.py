@@ -48,7 +48,7 @@ def rms_norm(x: SSAValue, scale: SSAValue) -> RmsNormOp:
 
 
 def relu(x: SSAValue) -> ActivateOp:
-    return ActivateOp(x, ActivationAttr.of("relu"))
+    return ActivateOp(x, ActivationAttr("relu"))
 
 
 OVER_FEATURES: dict[str, tuple[Callable[..., Operation], Sequence[Floats], Callable[[Exact], Exact]]] = {

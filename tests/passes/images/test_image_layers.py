@@ -45,7 +45,7 @@ Make = Callable[[SSAValue], Sequence[Operation]]
 def window(kernel: int, stride: int = 1, dilation: int = 1) -> WindowAttr:
     """A window whose result has as many pixels as the image, where it does not stride."""
     pad = dilation * (kernel // 2)
-    return WindowAttr.of((kernel, kernel), (stride, stride), (dilation, dilation), (pad,) * 4)
+    return WindowAttr((kernel, kernel), (stride, stride), (dilation, dilation), (pad,) * 4)
 
 
 def made(make: Make, channels: int = CHANNELS, height: int = HEIGHT, width: int = WIDTH) -> Sequence[Operation]:
@@ -74,7 +74,7 @@ def depthwise(kernel: int, dilation: int = 1) -> Make:
 
 
 def activate(kind: str) -> Make:
-    return lambda x: [ActivateOp(x, ActivationAttr.of(kind))]
+    return lambda x: [ActivateOp(x, ActivationAttr(kind))]
 
 
 def add(x: SSAValue) -> Sequence[Operation]:
@@ -89,7 +89,7 @@ def conv(
     def make(x: SSAValue) -> Sequence[Operation]:
         weight = SparseConstantOp(CscMatrix.from_dense(np.ones((channels * kernel**2, outputs), dtype=np.float32)))
         op = Conv2dOp(x, weight.results[0], None, window(kernel, stride, dilation))
-        op.kernel = KernelAttr.of("count_blocks", "by the test", {64: us})
+        op.kernel = KernelAttr({1: "count_blocks"}, "by the test", {64: us})
         op.dense_us = FloatAttr(7.0, f64)
         return [weight, op]
 
@@ -154,7 +154,7 @@ def resampled(*, blends: bool) -> Make:
 
     def places(size: int) -> ResamplingAttr:
         indices = [place // 2 for place in range(2 * size)]
-        return ResamplingAttr.of(indices, indices, [0.25] * len(indices)) if blends else ResamplingAttr.of(indices)
+        return ResamplingAttr(indices, indices, [0.25] * len(indices)) if blends else ResamplingAttr(indices)
 
     return lambda x: [Resample2dOp(x, places(HEIGHT), places(WIDTH))]
 

@@ -87,16 +87,16 @@ def test_the_reason_says_that_weights_leave_the_cache() -> None:
     weight = CscMatrix.from_dense(a_weight(0.1))
     near = chosen(weight, Machine())
     far = chosen(weight, Machine(l1_bytes=1 << 10, l2_bytes=1 << 12))
-    assert "beyond the second-level cache" in far.reason.data
-    assert "beyond the second-level cache" not in near.reason.data
+    assert "beyond the second-level cache" in far.reason
+    assert "beyond the second-level cache" not in near.reason
 
 
 def test_what_was_measured_counts_instead_of_what_was_predicted() -> None:
     weight = CscMatrix.from_dense(a_weight(0.1))
     kernel = chosen(weight, Machine(), {1: {"permute_lookup": 14.0, "narrow_blocks": 12.1}})
     assert kernel.family_at(1) == "narrow_blocks"
-    assert kernel.measured.by_width == {1: 12.1}
-    assert "next permute_lookup 14 us at 1" in kernel.reason.data
+    assert kernel.measured == {1: 12.1}
+    assert "next permute_lookup 14 us at 1" in kernel.reason
     assert kernel.family_at(8) == "count_blocks"
 
 
@@ -112,20 +112,20 @@ def test_a_family_is_packed_for_one_width_only_where_that_gains_more_than_a_litt
 
 def test_families_over_blocks_have_the_usual_number_and_others_are_priced() -> None:
     kernel, layer = over_blocks(Machine(lanes=8))
-    blocks = kernel.blocks.by_family
+    blocks = kernel.blocks
     assert set(blocks) == set(kernel.choices.values()) & {family.name for family in OVER_BLOCKS}
     assert blocks["count_blocks"] == layer.blocks(count_blocks.BLOCKS) == count_blocks.BLOCKS.usual(256, layer.density)
-    assert re.search(r"; count_blocks \S+ us at 64 over 2 blocks of inputs, \S+ over [1-9]", kernel.reason.data)
+    assert re.search(r"; count_blocks \S+ us at 64 over 2 blocks of inputs, \S+ over [1-9]", kernel.reason)
 
 
 def test_more_blocks_are_chosen_where_the_model_says_that_they_gain() -> None:
     machine = Machine(lanes=8, l1_bytes=16 << 10)
     kernel, layer = over_blocks(machine)
-    assert kernel.blocks.by_family["count_blocks"] == 3 > layer.blocks(count_blocks.BLOCKS)
+    assert kernel.blocks["count_blocks"] == 3 > layer.blocks(count_blocks.BLOCKS)
     usual, _ = over_blocks(machine, count_blocks=2)
-    assert usual.blocks.by_family["count_blocks"] == 2
-    assert kernel.predicted.by_width[64] < usual.predicted.by_width[64]
-    assert re.search(r"; count_blocks \S+ us at 64 over 3 blocks of inputs, \S+ over 2", kernel.reason.data)
+    assert usual.blocks["count_blocks"] == 2
+    assert kernel.predicted[64] < usual.predicted[64]
+    assert re.search(r"; count_blocks \S+ us at 64 over 3 blocks of inputs, \S+ over 2", kernel.reason)
 
 
 def test_blocks_that_were_measured_to_be_faster_are_chosen() -> None:
@@ -133,16 +133,16 @@ def test_blocks_that_were_measured_to_be_faster_are_chosen() -> None:
         return {w: {("count_blocks", 2): 10.0, ("count_blocks", 3): other, ("strips", 0): 12.0} for w in (32, 64)}
 
     kernel, _ = over_blocks(Machine(lanes=8), clock(other=9.0))
-    assert kernel.blocks.by_family["count_blocks"] == 3
-    assert kernel.measured.by_width == {32: 9.0, 64: 9.0}
+    assert kernel.blocks["count_blocks"] == 3
+    assert kernel.measured == {32: 9.0, 64: 9.0}
     kernel, _ = over_blocks(Machine(lanes=8), clock(other=9.8))
-    assert kernel.blocks.by_family["count_blocks"] == 2
-    assert kernel.measured.by_width == {32: 10.0, 64: 10.0}
+    assert kernel.blocks["count_blocks"] == 2
+    assert kernel.measured == {32: 10.0, 64: 10.0}
     # what was measured at some widths only says nothing about the others
     part = clock(other=9.0)
     del part[32]["count_blocks", 3]
     kernel, _ = over_blocks(Machine(lanes=8), part)
-    assert kernel.blocks.by_family["count_blocks"] == 2
+    assert kernel.blocks["count_blocks"] == 2
 
 
 @pytest.mark.parametrize(("wanted", "expected"), [("1", 3), ("40", 40), ("9999", 5000)])
@@ -155,7 +155,7 @@ def test_given_blocks_are_had_as_far_as_a_layer_can(wanted: str, expected: int) 
     options = ChooseKernels(examples=examples.words, blocks=(f"count_blocks={wanted}",))
     kernel = only(run(module, options), LinearOp).kernel
     assert kernel is not None
-    assert kernel.blocks.by_family["count_blocks"] == expected
+    assert kernel.blocks["count_blocks"] == expected
 
 
 def test_every_property_of_a_machine_is_an_option() -> None:
@@ -210,7 +210,7 @@ def test_an_unreadable_example_is_refused() -> None:
 def test_the_reason_names_the_measured_layers_that_corrected_the_prediction() -> None:
     near, far = (Example(Place(*sizes, 0.1, 0, 0), {"permute_lookup@1": 5.0}) for sizes in ((190, 200), (9, 9)))
     kernel = chosen(CscMatrix.from_dense(a_weight(0.1)), Machine(examples=Examples.of([far, near])))
-    assert kernel.reason.data.endswith("; corrected by measured 190x200 at 0.1, 9x9 at 0.1")
+    assert kernel.reason.endswith("; corrected by measured 190x200 at 0.1, 9x9 at 0.1")
 
 
 def test_an_unreadable_measurement_is_refused() -> None:
@@ -228,7 +228,7 @@ def test_a_measured_time_decides_and_is_kept_with_the_kernel_alone() -> None:
     kernel = only(module, LinearOp).kernel
     assert kernel is not None
     assert {*kernel.choices.values()} == {"dense_outputs"}
-    assert {*kernel.measured.by_width.values()} == {1e-3}
+    assert {*kernel.measured.values()} == {1e-3}
     assert not module.attributes
 
 

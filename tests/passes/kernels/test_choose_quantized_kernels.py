@@ -17,7 +17,7 @@ from redpebble.passes.kernels.choose_quantized_kernels import choose_for_convolu
 from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import function
 
-CODES = CodesAttr.of("u8", 0.02, 128)
+CODES = CodesAttr("u8", 0.02, 128)
 
 
 def dense_us(channels: int, outputs: int, groups: int, size: int) -> float:
@@ -31,7 +31,7 @@ def dense_us(channels: int, outputs: int, groups: int, size: int) -> float:
         block.add_ops(constants)
         w, v = (constant.results[0] for constant in constants)
         layer = QuantizedLayer("conv", w, v, v, CODES, None)
-        window = WindowAttr.of((1, 1), (1, 1), (1, 1), (0, 0, 0, 0))
+        window = WindowAttr((1, 1), (1, 1), (1, 1), (0, 0, 0, 0))
         found.append(QuantizedConv2dOp(arguments[0], layer, window))
         block.add_op(found[0])
         return [found[0].result]

@@ -1,6 +1,6 @@
 """The facts about layers of known structure, read from the IR and the report; random masks have none."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -26,13 +26,13 @@ from tests.support.lowering_modules import function, linear_layer
 from tests.support.patterns import Mask, rows_of, sample_of, shuffled
 
 
-def facts(mask: Mask) -> dict[str, dict[str, int]]:
+def facts(mask: Mask) -> dict[str, Mapping[str, int]]:
     return facts_of_rows(rows_of(mask))
 
 
-def facts_of_rows(rows: CsrPattern) -> dict[str, dict[str, int]]:
+def facts_of_rows(rows: CsrPattern) -> dict[str, Mapping[str, int]]:
     found, _ = facts_of(rows, first_alike(rows), sample_of(rows), np.random.default_rng(0))
-    return {fact.kind.data: fact.by_name for fact in found}
+    return {fact.kind: fact.numbers for fact in found}
 
 
 def connectivity(rows: CsrPattern) -> Connectivity:
@@ -152,4 +152,4 @@ def test_panels_run_in_tiles_of_three_vectors_and_random_masks_in_those_of_four(
     for step in (Sparsify(), DiscoverStructure(), ChooseKernels(), FormTiles()):
         step.apply(Context(), module)
     (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
-    assert tile.schedule.tile_widths[-1] == widest
+    assert tile.schedule.widths[-1] == widest

@@ -47,6 +47,6 @@ def test_a_new_order_drops_the_steps_of_the_old_one(policy: str) -> None:
     for op in all_of(run(module, ScheduleConnections(5, policy, proposals=0)), NetworkOp):
         assert op.steps is None
         assert op.transfers is not None
-        assert (op.transfers.memory.data, op.transfers.policy.data) == (5, policy)
+        assert (op.transfers.memory, op.transfers.policy) == (5, policy)
         assert op.order is not None
         assert np.array_equal(np.sort(indices_of(op.order)), np.arange(len(op.graph.sources)))

@@ -31,7 +31,7 @@ def chain(weights: Sequence[Matrix], *, sparse: bool = False, last: int = 1) -> 
     for index, matrix in enumerate(weights):
         weight = SparseConstantOp(CscMatrix.from_dense(matrix)) if sparse else ConstantOp(matrix)
         bias = ConstantOp(np.ones(len(matrix.T), dtype=np.float32))
-        layer = LinearOp(value, weight.result, bias.result, ActivationAttr.of("tanh"))
+        layer = LinearOp(value, weight.result, bias.result, ActivationAttr("tanh"))
         block.add_ops([weight, bias, layer])
         if index >= len(weights) - last:
             results.append(layer.result)

@@ -55,9 +55,9 @@ def chain(structure: str, depth: int) -> ModuleOp:
         for layer in range(depth):
             bias = ConstantOp(rng.standard_normal(WIDTH).astype(np.float32))
             constants = [SparseConstantOp(weight(layer)), bias]
-            activation = ActivationAttr.of("relu") if layer % 3 else None
+            activation = ActivationAttr("relu") if layer % 3 else None
             linear = LinearOp(value, *(constant.result for constant in constants), activation=activation)
-            linear.kernel = KernelAttr.of("count_blocks", "by the test")
+            linear.kernel = KernelAttr({1: "count_blocks"}, "by the test")
             block.add_ops([*constants, linear])
             value = linear.result
         return [value]
@@ -113,7 +113,7 @@ def test_inputs_that_nobody_reads_may_lie_between_neighbours() -> None:
                 matrix[(np.arange(WIDTH) // 3 * 3 + step) % WIDTH, np.arange(WIDTH)] = step + 1
             constant = SparseConstantOp(CscMatrix.from_dense(matrix))
             linear = LinearOp(value, constant.result)
-            linear.kernel = KernelAttr.of("sparse_rows", "by the test")
+            linear.kernel = KernelAttr({1: "sparse_rows"}, "by the test")
             block.add_ops([constant, linear])
             value = linear.result
         return [value]
@@ -122,7 +122,7 @@ def test_inputs_that_nobody_reads_may_lie_between_neighbours() -> None:
     plain = native(module.clone(), target)
     schedule = scheduled(module)
     assert schedule is not None
-    assert schedule.groups.data[0].transposed.inputs
+    assert schedule.groups[0].transposed.inputs
     x = np.random.default_rng(0).standard_normal((70, WIDTH)).astype(np.float32)
     x[:, 1::3] = np.nan
     np.testing.assert_allclose(native(module, target)(x), plain(x), rtol=1e-5)
@@ -154,14 +154,14 @@ def test_layers_of_a_group_share_its_times_and_bytes() -> None:
     assert tile.depth_first is not None
     (group,) = tile.depth_first.groups
     reports = layer_reports(module)
-    assert list(group.measured.by_width) == list(group.predicted.by_width)
-    for width, time in group.measured.by_width.items():
+    assert list(group.measured) == list(group.predicted)
+    for width, time in group.measured.items():
         assert time > 0
         assert sum(report.measured_us[str(width)] for report in reports) == pytest.approx(time)
-        predicted = group.predicted.by_width[width]
+        predicted = group.predicted[width]
         assert sum(report.predicted_us[str(width)] for report in reports) == pytest.approx(predicted)
         assert min(report.predicted_bytes[str(width)] for report in reports) > 6 * 5 * WIDTH
-    assert all(f"depth_first from {schedule.width.data}" in report.kernel for report in reports)
+    assert all(f"depth_first from {schedule.width}" in report.kernel for report in reports)
 
 
 def test_random_layers_run_one_by_one() -> None:

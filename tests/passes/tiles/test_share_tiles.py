@@ -28,7 +28,7 @@ def borders(
         constant = SparseConstantOp(CscMatrix.from_dense(weight))
         constant.panels = panels
         layer = LinearOp(arguments[0], constant.result)
-        layer.kernel = KernelAttr.of(family, "by the test", SLOW)
+        layer.kernel = KernelAttr({1: family}, "by the test", SLOW)
         block.add_ops([constant, layer])
         return [layer.result]
 

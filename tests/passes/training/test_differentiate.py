@@ -188,7 +188,7 @@ def test_gradients_behind_activations_without_an_operator_are_finite_differences
     source = chain("Sigmoid" if kind in ("sqrt", "log", "reciprocal") else "Tanh")
     module = build(source, Options(), until="simplify")
     first = next(op for op in module.walk() if op.name == "pebble.linear")
-    bent = ActivateOp(first.results[0], ActivationAttr.of(kind, *parameters))
+    bent = ActivateOp(first.results[0], ActivationAttr(kind, parameters))
     first.results[0].replace_uses_with_if(bent.result, lambda use: use.operation is not bent)
     Rewriter.insert_op(bent, InsertPoint.after(first))
     run_passes(context(), module, [Differentiate()])

@@ -158,7 +158,7 @@ def _finish(layer: ChainLayer, value: Floats) -> Floats:
 
 
 def _is_relu(layer: ChainLayer) -> bool:
-    return layer.activation is not None and layer.activation.kind.data == "relu"
+    return layer.activation is not None and layer.activation.kind == "relu"
 
 
 def _activated(layer: ChainLayer, value: Floats) -> Floats:
