@@ -80,7 +80,7 @@ def zoo_rows(haste: Haste) -> Iterator[list[Row]]:
 
 def main(
     output: Annotated[Path, typer.Option("-o", help="Where the result goes, part by part.")] = Path("build/bench.json"),
-    hurry: Annotated[float, typer.Option(help="Measure each case so many times shorter.")] = 1.0,
+    hurry: Annotated[float, typer.Option(help="Shorten each measurement by this factor.")] = 1.0,
     *,
     thread_time: Annotated[
         bool, typer.Option(help="Count the time of one thread on its core, not the clock's: others use the machine.")

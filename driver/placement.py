@@ -175,7 +175,7 @@ def _reason_behind(product: onnx_ir.Node, positions: Mapping[onnx_ir.Node, int],
         at = positions.get(node)
         reason = "" if at is None else reasons.get(at, "")
         if reason == UNKNOWN_OPERATOR:
-            return f"{node.op_type}, which reads what it yields, is not covered"
+            return f"{node.op_type}, which reads its result, is not covered"
     return reason if reason not in VAGUE else reasons[positions[product]]
 
 

@@ -129,7 +129,7 @@ def _opened(
             if given_up and ready.is_recalled:
                 continue
             if ready.is_original and refusal:
-                given_up.append(f"the model runs as it is, onnxruntime does not take the optimized one: {refusal}")
+                given_up.append(f"the original model runs, since onnxruntime refuses the optimized one: {refusal}")
             for line in given_up:
                 LOG.warning("%s", line)
             return found

@@ -71,11 +71,11 @@ class LossEstimate:
     def caution(self) -> str:
         """The sentence that warns of too few samples; none where there are enough."""
         if self.interval is None:
-            return f"no sample is held out, so what other inputs lose is not known: give {FEW} samples or more"
+            return f"no sample is held out, so the loss of other inputs is unknown: give {FEW} samples or more"
         if self.samples >= FEW:
             return ""
         bound = f"{self.interval[1]:.1%} of the outputs' variance"
-        return f"{self.samples} samples tell little: other inputs may lose {bound}; some hundred more would tell"
+        return f"{self.samples} samples are few: other inputs may lose {bound}; some hundred more would narrow this"
 
     def __str__(self) -> str:
         """Return the loss with its bounds, and what it is known by."""

@@ -230,7 +230,7 @@ class _Pruning:
         lessons = every.of_samples(~self.split.is_held_out)
         check_trainable(model, lessons.loss)
         if self.options.stages > 1 and self.options.chosen_structure.density is not None:
-            raise ValueError("the structure has one density, stages are for those that have any")
+            raise ValueError("the structure has a fixed density, expected one stage")
         return lessons
 
     def _losses_of(self, model: onnx_ir.Model) -> Losses:

@@ -108,7 +108,7 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
                     attentions=attentions,
                 ),
             )
-    end_where_asked(watch, "shown is what was found so far")
+    end_where_asked(watch, "the best results so far are shown")
 
 
 def explain(
@@ -169,7 +169,7 @@ def sweep_and_print(
     if output.plot is not None:
         draw_sweeps(sweeps, output.plot)
     write_report(output.report, "explain", sweep_report(request, sweeps))
-    end_where_asked(watch, "shown is what was found so far")
+    end_where_asked(watch, "the best results so far are shown")
 
 
 def simplified(model: Source, options: Options) -> Imported:

@@ -192,7 +192,7 @@ class NativeStep:
         self._order(built.parameters, first.total)
         places = list(packed_places(one.program.constants, two.program.constants, first.total))
         packed = np.unique(np.concatenate([np.arange(0), *(each.numbers for each in places)]))
-        assert len(packed) == first.total, "a value is packed in a way that hides it"
+        assert len(packed) == first.total, "a trained value is not found in the packed weights"
         self._packed = PackedValues(self.network.program.constants, places, self._ranks)
         self.put()
 

@@ -86,7 +86,7 @@ def check_calls(part: Part, module: ModuleOp) -> None:
             continue
         expected = functions.get(step.function)
         if expected is None:
-            raise PartError(f"the part is damaged: step {number} calls {step.function!r}, which is not there")
+            raise PartError(f"the part is damaged: step {number} calls {step.function!r}, which does not exist")
         if len(expected) != len(step.operands):
             raise PartError(
                 f"the part is damaged: step {number} has {len(step.operands)} operands, expected {len(expected)}"

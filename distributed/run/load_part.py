@@ -54,7 +54,7 @@ def _checked(plan: PlanFile, folder: Path, size: int, rank: int) -> LoadedPart:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             if digest != entry.sha256:
                 at_fault = f"part {rank}, {path}, is damaged or of another plan"
-                raise PartError(f"{at_fault}: its checksum is not that of plan.json")
+                raise PartError(f"{at_fault}: its checksum differs from plan.json")
             # what was looked at, whatever has this name by now
             part = part_in(file, path.name)
     except OSError as error:
@@ -185,7 +185,7 @@ def _check_exchange(where: str, step: Send | Receive, part: Part) -> None:
         inside = int(rows.min()) >= 0 and int(rows.max()) < buffer.features
         _expect(inside, f"{where} exchanges a row outside of buffer {step.buffer}, which has {buffer.features}")
         if isinstance(step, Receive):
-            _expect(bool(np.all(np.diff(rows) == 1)), f"{where} receives rows that do not follow each other")
+            _expect(bool(np.all(np.diff(rows) == 1)), f"{where} receives rows that are not consecutive")
 
 
 def _check_buffer(where: str, buffer: Buffer, ports: Sequence[Indices]) -> None:

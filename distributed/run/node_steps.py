@@ -132,7 +132,7 @@ def _read_and_written(
     if step.function in (TAKE, GIVE):
         return ([], step.buffers) if step.function == TAKE else (step.buffers, [])
     if step.function not in functions:
-        raise PartError(f"the part is damaged: step {number} calls {step.function!r}, which is not there")
+        raise PartError(f"the part is damaged: step {number} calls {step.function!r}, which does not exist")
     program = functions[step.function].program
     count = len(program.inputs)
     if len(step.buffers) != count + len(program.outputs):

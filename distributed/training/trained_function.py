@@ -104,7 +104,7 @@ class TrainedFunction:
         network = Network(program, emit_object(one.llvm_ir, target), self._options.threads)
         places = list(packed_places(one.constants, two.constants, self._count))
         found = {number for one in places for number in one.numbers.tolist()}
-        assert found == expected, "a value is packed in a way that hides it"
+        assert found == expected, "a trained value is not found in the packed weights"
         return network, PackedValues(network.program.constants, places, np.arange(self._count))
 
 

@@ -59,7 +59,7 @@ def _part_of(
     known = {*producers, *graph.inputs}
     if not {*outputs} <= producers.keys() or not {*inputs} <= known:
         halves = any(kind in HALVES for kind, _ in graph.types.values())
-        raise NotOneNodeError(HALVES_STAY if halves else "a value at its edge is none of the model")
+        raise NotOneNodeError(HALVES_STAY if halves else "a value at its edge does not belong to the model")
     members = {node.handle for node in _behind(outputs, producers, inputs, past_sizes=past_sizes)}
     cuts = set[str]()
     while shared := _shared(graph, members, outputs):

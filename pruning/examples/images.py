@@ -86,7 +86,7 @@ def accuracy(model: Oracle, images: Array, labels: NDArray[Any]) -> float:
 
 def main(
     folder: Annotated[Path, typer.Argument(help="Where models and data go.")] = Path("build/images"),
-    goals: Annotated[str, typer.Option(help="What is pruned for, one after the other.")] = GOALS,
+    goals: Annotated[str, typer.Option(help="Goals of pruning, one by one.")] = GOALS,
 ) -> None:
     """Print a line for each goal."""
     training, tests = split_digits(0)

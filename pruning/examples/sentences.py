@@ -131,7 +131,7 @@ def _speedups(dense: Path, pruned: Path) -> tuple[float, ...]:
 
 def main(
     folder: Annotated[Path, typer.Argument(help="Where models and data go.")] = Path("build/sentences"),
-    goals: Annotated[str, typer.Option(help="What is pruned for, one after the other.")] = "",
+    goals: Annotated[str, typer.Option(help="Goals of pruning, one by one.")] = "",
 ) -> None:
     """Print a line for each goal; by default those of the table in the documentation."""
     if not (folder / "tests.npz").exists():

@@ -118,7 +118,7 @@ def test_row_compaction_is_explained_by_tiles_whose_rows_all_live(
     assert "48" in first["predicted_us"].keys() & last["predicted_us"].keys() & last["measured_us"].keys()
     printed = capsys.readouterr().out
     assert "on live rows at 48" in printed
-    assert "<=: of a tile whose rows all live" in printed
+    assert "<=: of a tile of live rows" in printed
 
 
 @pytest.mark.slow

@@ -54,7 +54,7 @@ def test_the_loss_is_the_mean_of_its_samples_and_as_large_as_the_variance_for_th
 
 def test_few_samples_are_said_to_be_few() -> None:
     few, enough = (LossEstimate.of(np.zeros(count), 0) for count in (37, FEW))
-    assert few.caution.startswith("37 samples tell little: other inputs may lose 2")
+    assert few.caution.startswith("37 samples are few: other inputs may lose 2")
     assert not enough.caution
     assert str(enough).startswith("0.00% of the outputs' variance lost, 0.00 to 5.")
     assert str(enough).endswith("% with 99% confidence, on 200 samples held out")
@@ -65,4 +65,4 @@ def test_few_samples_are_said_to_be_few() -> None:
     assert folded == pytest.approx((0.8 * held_out[0], held_out[1]))
     blind = LossEstimate(0.01, None, 0)
     assert str(blind).endswith("variance lost, more on other inputs, on the data that weights are fitted to")
-    assert blind.caution.startswith("no sample is held out, so what other inputs lose is not known")
+    assert blind.caution.startswith("no sample is held out, so the loss of other inputs is unknown")

@@ -119,7 +119,7 @@ def test_the_terminal_says_what_is_known_and_what_comes_next(
     said = " ".join(capsys.readouterr().out.split())
     assert "ms for x 16x96)" in said
     assert "% with 99% confidence, on 80 samples, cross-validated in 5 folds" in said
-    assert "warning: 80 samples tell little: other inputs may lose" in said
+    assert "warning: 80 samples are few: other inputs may lose" in said
     assert "as large as before until redpebble optimize o.onnx o-optimized.onnx" in said
     assert exit_code(monkeypatch, "optimize", "o.onnx", "o-optimized.onnx") == 0
     said = " ".join(capsys.readouterr().out.split())

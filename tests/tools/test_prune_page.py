@@ -31,7 +31,7 @@ def test_a_page_has_times_of_layers_and_a_dot_for_each_trial_the_dense_model_and
     assert "<deep>" not in page
     # a loss that rounds to nothing is not said to be none
     assert "0.00 to 2.34% with 99% confidence" in page
-    assert "64 samples tell little" in page
+    assert "64 samples are few" in page
     assert not re.search(r"\b100 ?%|quality 1", re.sub("<style>.*</style>", "", page, flags=re.DOTALL))
     assert "<b>" not in re.sub(r"<dd><b>[^<]*</b>", "", page)
 

@@ -22,17 +22,17 @@ WORDS: Final = ("layer", "format", *LINED, *SENTENCES)
 """Columns that are read as words are; the others are numbers."""
 
 TITLE: Final = (
-    "at 8 to 16: in tiles of so many rows of the batch; the numbers beside it are those of one tile, without the time "
-    "in which rows become columns and rows again"
+    "at 8 to 16: in tiles of 8 to 16 rows of the batch; numbers are of one tile, without the transposition of its rows "
+    "into columns and back"
 )
 
 TOGETHER: Final = (
-    f"{DEPTH_FIRST}: layers that run together; the time of all is parted by connections, and of the values only those "
-    "count that come from beyond the second-level cache, or go there"
+    f"{DEPTH_FIRST}: layers that run together; their time is divided by connections, and only values that pass the "
+    "second-level cache count"
 )
 AT_MOST: Final = (
-    "<=: of a tile whose rows all live; rows of zeros are dropped before, so that there are fewer such tiles than the "
-    "batch would fill: the data decide. Finding these rows and moving the others together comes on top"
+    "<=: of a tile of live rows; rows of zeros are dropped first, so the number of tiles depends on the data. Finding "
+    "and compacting the live rows comes on top"
 )
 
 

@@ -225,7 +225,7 @@ HOSTILE: dict[str, tuple[Callable[[Part], Part], str]] = {
     "row sent": (lambda part: with_step(part, Send, lambda step: with_rows(step, 0, 10**9)), "exchanges a row outside"),
     "negative row": (lambda part: with_step(part, Send, lambda step: with_rows(step, 0, -(10**6))), "a row outside"),
     "row received": (lambda part: with_step(part, Receive, lambda step: with_rows(step, -1, 10**9)), "a row outside"),
-    "order": (lambda part: with_step(part, Receive, lambda step: with_rows(step, 0, 0)), "do not follow each other"),
+    "order": (lambda part: with_step(part, Receive, lambda step: with_rows(step, 0, 0)), "are not consecutive"),
     "buffer sent": (lambda part: with_step(part, Send, lambda step: replace(step, buffer=-1)), "names buffer -1 of"),
     "rank": (
         lambda part: with_step(part, Send, lambda s: replace(s, routes=(s.routes[0]._replace(rank=7),))),

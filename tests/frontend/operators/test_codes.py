@@ -65,4 +65,4 @@ def test_sums_that_an_unknown_operator_reads_say_so() -> None:
     left = redpebble.optimize(model_of(nodes), target="ort").left
     assert left is not None
     reasons = {list(left.model.graph)[at].op_type: reason for at, reason in left.reasons.items()}
-    assert reasons["MatMulInteger"] == "Mod, which reads what it yields, is not covered"
+    assert reasons["MatMulInteger"] == "Mod, which reads its result, is not covered"

@@ -30,8 +30,8 @@ def time_section(story: Story) -> str:
     key = '<span class="key"><i class="time"></i>predicted</span>'
     key += '<span class="key"><i class="clock"></i>measured here</span>' if clock else ""
     note = (
-        "Of the linear layers, in the order of execution, each by itself and with its weights where they lie in a run "
-        "of the whole model."
+        "Linear layers in the order of execution, each timed alone, with its weights in the memory that holds them in "
+        "a run of the whole model."
     )
     bars = "".join(of_batch(batch, _bars(story.taken_times(batch))) for batch in BATCHES)
     return section("time", "Time by layer", note, f"<p>{key}</p>{bars}{_left_text(story.layer_times[BATCHES[0]])}")

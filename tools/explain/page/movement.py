@@ -21,9 +21,9 @@ COLUMNS = (
 def movement_section(levels: Sequence[Level]) -> str:
     """Return the section; without a script all levels are shown one after the other."""
     note = (
-        "After each pass that changes something: the bytes of weights and activations that ops read and write, those "
-        "that pass between layers inside of a tile and so stay in the cache, and the predicted time. Ops that "
-        "onnxruntime keeps count nothing. Weights are read once for each tile of rows. Every number is counted on the "
+        "After each pass that changes the model: the bytes of weights and activations that ops read and write, the "
+        "bytes that stay in the cache between layers of a tile, and the predicted time. Ops that stay with "
+        "onnxruntime do not count. Weights are read once for each tile of rows. Every number is counted on the "
         "program as it stands behind the pass."
     )
     keys = "".join(

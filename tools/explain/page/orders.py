@@ -25,9 +25,9 @@ def order_sections(explanation: Explanation) -> Iterator[str]:
     yield section(
         "orders",
         "Orders of the connections, and bounds",
-        f"{graphs}. A value is a weight, a bias, an input or what a neuron holds; it moves between a "
-        f"slow memory and a fast one that has room for M = {request.memory:,} rows of {columns}. MIN evicts what is "
-        "used again last, which a compiler can; LRU what was not used for longest, as caches do.",
+        f"{graphs}. A value is a weight, a bias, an input or the sum of a neuron; values move between "
+        f"a slow memory and a fast one with room for M = {request.memory:,} rows of {columns}. MIN evicts the value "
+        "that is used again last, as a compiler can; LRU the least recently used value, as caches do.",
         _cards_of(network) + _order_table(network) + _cuts(cut),
     )
     yield section(
