@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import pi, sqrt
 from types import MappingProxyType, ModuleType
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,71 +21,14 @@ from ..record import FLOAT, Record, sequence
 Floats = NDArray[np.floating]
 """An array of float32 or float64; what is computed from it has the same dtype."""
 
-ACTIVATION_PARAMETERS: Final = MappingProxyType(
-    {
-        "abs": (),
-        "bfloat16": (),
-        "celu": ("alpha",),
-        "clip": ("min", "max"),
-        "elu": ("alpha",),
-        "erf": (),
-        "exp": (),
-        "gelu": (),
-        "gelu_tanh": (),
-        "hard_sigmoid": ("alpha", "beta"),
-        "hard_swish": (),
-        "leaky_relu": ("alpha",),
-        "log": (),
-        "mish": (),
-        "neg": (),
-        "quantize": ("scale", "zero"),
-        "reciprocal": (),
-        "relu": (),
-        "selu": ("alpha", "gamma"),
-        "sigmoid": (),
-        "silu": ("alpha",),
-        "softplus": (),
-        "sqrt": (),
-        "square": (),
-        "tanh": (),
-    }
-)
-"""Kind of activation -> the names of its parameters, in the order in which they are printed.
-
-`silu` is x * sigmoid(alpha * x); `gelu` is the exact form with erf, `gelu_tanh` the approximation with tanh.
-`bfloat16` is the nearest number of eight bits of mantissa, ties to even.
-`quantize` is the nearest of the 256 multiples of the scale from -zero on, those of codes of eight bits, ties to even.
-`clip` holds -inf and inf where a bound is missing; min wins nowhere: min > max gives max, as in ONNX."""
-
 BFLOAT_SINCE: Final = 13
 """The opset from which ONNX can say bfloat16: Cast there and back."""
 
+GELU_SINCE: Final = 20
+"""The opset from which ONNX has Gelu, in both forms."""
+
 CODES: Final = 256
 """Number of the codes of eight bits."""
-
-
-class ActivationAttr(Record, text="{kind}{values}"):
-    """An elementwise function and its parameters: `#pebble.activation<leaky_relu(0.01)>`."""
-
-    name = "pebble.activation"
-
-    kind: str
-    values: Annotated[tuple[float, ...], sequence(FLOAT, AttrParser.Delimiter.PAREN)] = ()
-    """The parameters in the order of `ACTIVATION_PARAMETERS`."""
-
-    def verify(self) -> None:
-        expected = ACTIVATION_PARAMETERS.get(self.kind)
-        if expected is None:
-            known = ", ".join(sorted(ACTIVATION_PARAMETERS))
-            raise VerifyException(f"unknown activation {self.kind!r}, accepted are {known}")
-        if len(self.values) != len(expected):
-            raise VerifyException(f"activation {self.kind} has {len(self.values)} parameters, expected {len(expected)}")
-
-
-def activate(activation: ActivationAttr, x: Floats) -> Floats:
-    """Return `activation` of every value of `x`, in the dtype of `x`."""
-    with np.errstate(all="ignore"):
-        return np.asarray(REFERENCE_ACTIVATIONS[activation.kind](x, *activation.values), dtype=x.dtype)
 
 
 def _bfloat16(x: Floats) -> Floats:
@@ -165,38 +108,90 @@ def _softplus(x: Floats) -> Floats:
     return np.logaddexp(np.zeros_like(x), x)
 
 
-REFERENCE_ACTIVATIONS: Final[Mapping[str, Callable[..., Floats]]] = MappingProxyType(
+class OnnxOperator(NamedTuple):
+    """An ONNX operator that is a whole activation, from the opset `since`, with the defaults of its parameters."""
+
+    name: str
+    since: int = 1
+    defaults: tuple[float, ...] = ()
+
+
+class Activation(NamedTuple):
+    """What every layer of the compiler has to know of an activation, beside its code."""
+
+    reference: Callable[..., Floats]
+    """The function of an array and of the parameters."""
+    parameters: tuple[str, ...] = ()
+    """Their names in ONNX, in the order in which they are printed."""
+    onnx: OnnxOperator | None = None
+    """None where several operators make it, or one that changed."""
+    is_short: bool = False
+    """Whether kernels apply it to sums in registers; others have a pass of their own."""
+
+
+ACTIVATIONS: Final[Mapping[str, Activation]] = MappingProxyType(
     {
-        "abs": np.abs,
-        "bfloat16": _bfloat16,
-        "celu": _celu,
-        "clip": _clip,
-        "elu": _elu,
-        "erf": _erf,
-        "exp": np.exp,
-        "gelu": _gelu,
-        "gelu_tanh": _gelu_tanh,
-        "hard_sigmoid": _hard_sigmoid,
-        "hard_swish": _hard_swish,
-        "leaky_relu": _leaky_relu,
-        "log": np.log,
-        "mish": _mish,
-        "neg": np.negative,
-        "quantize": _quantize,
-        "reciprocal": partial(np.divide, 1),
-        "relu": partial(np.maximum, 0),
-        "selu": _selu,
-        "sigmoid": _sigmoid,
-        "silu": _silu,
-        "softplus": _softplus,
-        "sqrt": np.sqrt,
-        "square": np.square,
-        "tanh": np.tanh,
+        "abs": Activation(np.abs, onnx=OnnxOperator("Abs"), is_short=True),
+        "bfloat16": Activation(_bfloat16),
+        "celu": Activation(_celu, ("alpha",), OnnxOperator("Celu", 12, (1.0,))),
+        "clip": Activation(_clip, ("min", "max"), is_short=True),
+        "elu": Activation(_elu, ("alpha",), OnnxOperator("Elu", 1, (1.0,))),
+        "erf": Activation(_erf, onnx=OnnxOperator("Erf", 9)),
+        "exp": Activation(np.exp, onnx=OnnxOperator("Exp")),
+        "gelu": Activation(_gelu, onnx=OnnxOperator("Gelu", GELU_SINCE)),
+        "gelu_tanh": Activation(_gelu_tanh),
+        "hard_sigmoid": Activation(
+            _hard_sigmoid, ("alpha", "beta"), OnnxOperator("HardSigmoid", 1, (0.2, 0.5)), is_short=True
+        ),
+        "hard_swish": Activation(_hard_swish, onnx=OnnxOperator("HardSwish", 14), is_short=True),
+        "leaky_relu": Activation(_leaky_relu, ("alpha",), OnnxOperator("LeakyRelu", 1, (0.01,)), is_short=True),
+        "log": Activation(np.log, onnx=OnnxOperator("Log")),
+        "mish": Activation(_mish, onnx=OnnxOperator("Mish", 18)),
+        "neg": Activation(np.negative, onnx=OnnxOperator("Neg"), is_short=True),
+        "quantize": Activation(_quantize, ("scale", "zero")),
+        "reciprocal": Activation(partial(np.divide, 1), onnx=OnnxOperator("Reciprocal")),
+        "relu": Activation(partial(np.maximum, 0), onnx=OnnxOperator("Relu"), is_short=True),
+        "selu": Activation(
+            _selu, ("alpha", "gamma"), OnnxOperator("Selu", 1, (1.67326319217681884765625, 1.05070102214813232421875))
+        ),
+        "sigmoid": Activation(_sigmoid, onnx=OnnxOperator("Sigmoid")),
+        "silu": Activation(_silu, ("alpha",)),
+        "softplus": Activation(_softplus, onnx=OnnxOperator("Softplus")),
+        "sqrt": Activation(np.sqrt, onnx=OnnxOperator("Sqrt")),
+        "square": Activation(np.square, is_short=True),
+        "tanh": Activation(np.tanh, onnx=OnnxOperator("Tanh")),
     }
 )
-"""Kind of activation -> the function of the array and of the parameters that `ACTIVATION_PARAMETERS` names."""
+"""Kind of activation -> what it is.
 
-OF_FEW_INSTRUCTIONS: Final = frozenset(
-    {"abs", "clip", "hard_sigmoid", "hard_swish", "leaky_relu", "neg", "relu", "square"}
-)
-"""Kinds that kernels apply to sums in registers; others have a pass of their own."""
+`silu` is x * sigmoid(alpha * x); `gelu` is the exact form with erf, `gelu_tanh` the approximation with tanh.
+`bfloat16` is the nearest number of eight bits of mantissa, ties to even.
+`quantize` is the nearest of the 256 multiples of the scale from -zero on, those of codes of eight bits, ties to even.
+`clip` holds -inf and inf where a bound is missing; min wins nowhere: min > max gives max, as in ONNX."""
+
+OF_FEW_INSTRUCTIONS: Final = frozenset(kind for kind, one in ACTIVATIONS.items() if one.is_short)
+"""Kinds that kernels apply to sums in registers."""
+
+
+class ActivationAttr(Record, text="{kind}{values}"):
+    """An elementwise function and its parameters: `#pebble.activation<leaky_relu(0.01)>`."""
+
+    name = "pebble.activation"
+
+    kind: str
+    values: Annotated[tuple[float, ...], sequence(FLOAT, AttrParser.Delimiter.PAREN)] = ()
+    """The parameters in the order of their names in `ACTIVATIONS`."""
+
+    def verify(self) -> None:
+        if self.kind not in ACTIVATIONS:
+            known = ", ".join(sorted(ACTIVATIONS))
+            raise VerifyException(f"unknown activation {self.kind!r}, accepted are {known}")
+        expected = ACTIVATIONS[self.kind].parameters
+        if len(self.values) != len(expected):
+            raise VerifyException(f"activation {self.kind} has {len(self.values)} parameters, expected {len(expected)}")
+
+
+def activate(activation: ActivationAttr, x: Floats) -> Floats:
+    """Return `activation` of every value of `x`, in the dtype of `x`."""
+    with np.errstate(all="ignore"):
+        return np.asarray(ACTIVATIONS[activation.kind].reference(x, *activation.values), dtype=x.dtype)

@@ -3,12 +3,17 @@
 from collections.abc import Callable, Mapping
 from math import inf, pi, sqrt
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import onnx_ir as ir
 
-from ...dialect.attributes.activations import ACTIVATION_PARAMETERS, BFLOAT_SINCE, ActivationAttr
+from ...dialect.attributes.activations import (
+    ACTIVATIONS,
+    BFLOAT_SINCE,
+    GELU_SINCE,
+    ActivationAttr,
+)
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
 from ..writing.node_builder import NodeBuilder
 
@@ -23,40 +28,6 @@ def emit_binary(op: BinaryOp, builder: NodeBuilder) -> tuple[ir.Value]:
 
 
 CLIP_WITH_INPUTS = 11
-GELU = 20
-
-
-class Operator(NamedTuple):
-    """An operator that is the whole activation, from the opset `since`, with the defaults of its parameters."""
-
-    name: str
-    since: int = 1
-    defaults: tuple[float, ...] = ()
-
-
-ACTIVATION_OPERATORS: Final[Mapping[str, Operator]] = MappingProxyType(
-    {
-        "abs": Operator("Abs"),
-        "celu": Operator("Celu", 12, (1.0,)),
-        "elu": Operator("Elu", 1, (1.0,)),
-        "erf": Operator("Erf", 9),
-        "exp": Operator("Exp"),
-        "gelu": Operator("Gelu", GELU),
-        "hard_sigmoid": Operator("HardSigmoid", 1, (0.2, 0.5)),
-        "hard_swish": Operator("HardSwish", 14),
-        "leaky_relu": Operator("LeakyRelu", 1, (0.01,)),
-        "log": Operator("Log"),
-        "mish": Operator("Mish", 18),
-        "neg": Operator("Neg"),
-        "reciprocal": Operator("Reciprocal"),
-        "relu": Operator("Relu"),
-        "selu": Operator("Selu", 1, (1.67326319217681884765625, 1.05070102214813232421875)),
-        "sigmoid": Operator("Sigmoid"),
-        "softplus": Operator("Softplus"),
-        "sqrt": Operator("Sqrt"),
-        "tanh": Operator("Tanh"),
-    }
-)
 
 
 def emit_activate(op: ActivateOp, builder: NodeBuilder) -> tuple[ir.Value]:
@@ -71,7 +42,7 @@ def emit_activation(activation: ActivationAttr, x: ir.Value, builder: NodeBuilde
         ValueError: the model's opset has neither the operator nor the means to build it.
     """
     kind = activation.kind
-    operator = ACTIVATION_OPERATORS.get(kind)
+    operator = ACTIVATIONS[kind].onnx
     if operator is not None and builder.opset >= operator.since:
         return builder.node(operator.name, x, **_attributes(kind, activation.values, operator.defaults))
     if kind not in DECOMPOSED:
@@ -83,7 +54,7 @@ def emit_activation(activation: ActivationAttr, x: ir.Value, builder: NodeBuilde
 
 def _attributes(kind: str, values: tuple[float, ...], defaults: tuple[float, ...]) -> dict[str, float]:
     """Return the parameters by name, without those that are the operator's defaults (in single precision)."""
-    named = zip(ACTIVATION_PARAMETERS[kind], values, defaults, strict=True)
+    named = zip(ACTIVATIONS[kind].parameters, values, defaults, strict=True)
     return {name: value for name, value, default in named if np.float32(value) != np.float32(default)}
 
 
@@ -118,10 +89,10 @@ def _celu(x: ir.Value, parameters: tuple[float, ...], builder: NodeBuilder) -> i
 
 def _gelu(x: ir.Value, _: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
     """x (1 + erf(x / sqrt 2)) / 2, in the order of nodes that runtimes know and fuse."""
-    if builder.opset < ACTIVATION_OPERATORS["erf"].since:
-        raise ValueError(
-            f"activation gelu needs opset {ACTIVATION_OPERATORS['erf'].since}, the model's is {builder.opset}"
-        )
+    operator = ACTIVATIONS["erf"].onnx
+    assert operator is not None
+    if builder.opset < operator.since:
+        raise ValueError(f"activation gelu needs opset {operator.since}, the model's is {builder.opset}")
     error = builder.node("Erf", builder.node("Div", x, builder.scalar(sqrt(2.0))))
     product = builder.node("Mul", x, builder.node("Add", error, builder.scalar(1.0)))
     return builder.node("Mul", product, builder.scalar(0.5))
@@ -129,7 +100,7 @@ def _gelu(x: ir.Value, _: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
 
 def _gelu_tanh(x: ir.Value, _: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
     """x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2."""
-    if builder.opset >= GELU:
+    if builder.opset >= GELU_SINCE:
         return builder.node("Gelu", x, approximate="tanh")
     cube = builder.node("Mul", builder.node("Pow", x, builder.scalar(3.0)), builder.scalar(0.044715))
     inner = builder.node("Mul", builder.node("Add", x, cube), builder.scalar(sqrt(2.0 / pi)))

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir
 from xdsl.ir import SSAValue
 
-from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.attributes.activations import ACTIVATIONS, Activation, ActivationAttr
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
 from ...dialect.symbolic_sizes import Size, SymbolicShape
 from ...dialect.tensors import is_f32_tensor
@@ -174,39 +174,16 @@ def _convert_pow(conversion: Conversion) -> Sequence[SSAValue]:
             raise NotCovered(f"expected the exponent -1, -0.5, 0.5, 1, 2 or 3, got {other}")
 
 
-_PLAIN: Final = MappingProxyType(
-    {
-        "Abs": "abs",
-        "Erf": "erf",
-        "Exp": "exp",
-        "HardSwish": "hard_swish",
-        "Log": "log",
-        "Mish": "mish",
-        "Neg": "neg",
-        "Reciprocal": "reciprocal",
-        "Relu": "relu",
-        "Sigmoid": "sigmoid",
-        "Softplus": "softplus",
-        "Sqrt": "sqrt",
-        "Tanh": "tanh",
-    }
-)
+def _converter_of(kind: str, known: Activation) -> Converter:
+    """Return the converter of the operator that is an activation."""
+    if known.onnx is None or not known.parameters:
+        return partial(_convert_plain, kind)
+    return partial(_convert_with_numbers, kind, dict(zip(known.parameters, known.onnx.defaults, strict=True)))
 
-_WITH_NUMBERS: Final = MappingProxyType(
-    {
-        "Celu": ("celu", {"alpha": 1.0}),
-        "Elu": ("elu", {"alpha": 1.0}),
-        "HardSigmoid": ("hard_sigmoid", {"alpha": 0.2, "beta": 0.5}),
-        "LeakyRelu": ("leaky_relu", {"alpha": 0.01}),
-        "Selu": ("selu", {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}),
-        "Swish": ("silu", {"alpha": 1.0}),
-    }
-)
 
 ELEMENTWISE_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
     {
-        **{("", name): partial(_convert_plain, kind) for name, kind in _PLAIN.items()},
-        **{("", name): partial(_convert_with_numbers, *entry) for name, entry in _WITH_NUMBERS.items()},
+        **{("", one.onnx.name): _converter_of(kind, one) for kind, one in ACTIVATIONS.items() if one.onnx is not None},
         ("", "Add"): partial(_convert_binary, AddOp),
         ("", "Clip"): _convert_clip,
         ("", "Div"): partial(_convert_binary, DivOp),
@@ -217,6 +194,7 @@ ELEMENTWISE_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
         ("", "PRelu"): partial(_convert_binary, PreluOp),
         ("", "Pow"): _convert_pow,
         ("", "Sub"): partial(_convert_binary, SubOp),
+        ("", "Swish"): partial(_convert_with_numbers, "silu", {"alpha": 1.0}),
         ("com.microsoft", "FastGelu"): _convert_fast_gelu,
         ("com.microsoft", "Gelu"): _convert_gelu_of_microsoft,
         ("com.microsoft", "QuickGelu"): partial(_convert_with_numbers, "silu", {"alpha": 1.702}),

@@ -20,7 +20,7 @@ UPPER: Final = 0xFFFF0000
 
 
 def emit_activation(lanes: Lanes, kind: str, parameters: tuple[float, ...], x: ir.Value) -> ir.Value:
-    """Return the activation `kind` of a vector; the parameters are those of `ACTIVATION_PARAMETERS`, in its order."""
+    """Return the activation `kind` of a vector; the parameters are in the order of their names in `ACTIVATIONS`."""
     return EMITTERS[kind](lanes, x, *parameters)
 
 

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
+from redpebble.dialect.attributes.activations import ACTIVATIONS, ActivationAttr
 from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
@@ -47,7 +47,7 @@ ORDINARY = (0.5, -2.0, 3.0)
 SPECIAL = (float("nan"), float("inf"), float("-inf"))
 
 # of a zero, the sign decides what 1 / x is, and canonicalization may change it
-ACTIVATIONS = sorted(set(ACTIVATION_PARAMETERS) - {"reciprocal"})
+KINDS = sorted(set(ACTIVATIONS) - {"reciprocal"})
 
 
 class Case(NamedTuple):
@@ -100,8 +100,8 @@ class Growing:
         return self.add(ConstantOp(self.array(shape)))
 
     def activation(self) -> ActivationAttr:
-        kind = self.draw(st.sampled_from(ACTIVATIONS))
-        return ActivationAttr(kind, tuple(self.draw(st.sampled_from(ORDINARY)) for _ in ACTIVATION_PARAMETERS[kind]))
+        kind = self.draw(st.sampled_from(KINDS))
+        return ActivationAttr(kind, tuple(self.draw(st.sampled_from(ORDINARY)) for _ in ACTIVATIONS[kind].parameters))
 
 
 def _linear(growing: Growing, x: SSAValue) -> Operation:

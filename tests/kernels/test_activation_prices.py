@@ -2,7 +2,7 @@
 
 import pytest
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, OF_FEW_INSTRUCTIONS
+from redpebble.dialect.attributes.activations import ACTIVATIONS, OF_FEW_INSTRUCTIONS
 from redpebble.kernels.activation_prices import KINDS, activation_us, runtime_activation_us
 from redpebble.kernels.machine import Machine
 
@@ -30,4 +30,4 @@ def test_an_activation_has_its_price_on_each_machine(kind: str, machine: Machine
 
 def test_all_that_takes_a_pass_of_its_own_was_measured() -> None:
     # rounding is part of the work before it
-    assert {*KINDS} == {*ACTIVATION_PARAMETERS} - OF_FEW_INSTRUCTIONS - {"bfloat16", "quantize"}
+    assert {*KINDS} == {*ACTIVATIONS} - OF_FEW_INSTRUCTIONS - {"bfloat16", "quantize"}

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.utils.exceptions import ParseError, VerifyException
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
+from redpebble.dialect.attributes.activations import ACTIVATIONS, ActivationAttr
 from redpebble.dialect.attributes.io_bounds import IoBoundsAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
@@ -61,7 +61,7 @@ def test_a_parameter_of_an_activation_may_be_nan() -> None:
 
 
 def test_an_unknown_activation_is_refused() -> None:
-    known = ", ".join(sorted(ACTIVATION_PARAMETERS))
+    known = ", ".join(sorted(ACTIVATIONS))
     with pytest.raises(VerifyException, match=rf"^unknown activation 'swish', accepted are {known}$"):
         ActivationAttr("swish")
 

@@ -6,7 +6,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import special
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS
+from redpebble.dialect.attributes.activations import ACTIVATIONS
 from tests.export.export_oracle import answers, exported, one_node, one_op, operators, original_of
 
 Doubles = NDArray[np.float64]
@@ -68,7 +68,7 @@ def test_an_activation_is_written_for_every_opset(name: str, opset: int) -> None
 
 
 def test_every_kind_of_activation_has_a_formula_above() -> None:
-    assert {name.partition("(")[0] for name in FORMULAS} == set(ACTIVATION_PARAMETERS)
+    assert {name.partition("(")[0] for name in FORMULAS} == set(ACTIVATIONS)
 
 
 @pytest.mark.parametrize(

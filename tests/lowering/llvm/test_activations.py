@@ -11,7 +11,7 @@ import pytest
 from llvmlite import ir
 from onnx import parser
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr, activate
+from redpebble.dialect.attributes.activations import ACTIVATIONS, ActivationAttr, activate
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.llvm.activations import EMITTERS, emit_activation
 from redpebble.lowering.llvm.vectors import Lanes
@@ -107,7 +107,7 @@ def native_result(case: Case, target: CpuTarget, x: Floats) -> Floats:
 
 
 def test_every_activation_of_the_dialect_has_an_emitter_and_is_compared() -> None:
-    assert set(EMITTERS) == set(ACTIVATION_PARAMETERS) == {case.kind for case in CASES}
+    assert set(EMITTERS) == set(ACTIVATIONS) == {case.kind for case in CASES}
 
 
 @each_target

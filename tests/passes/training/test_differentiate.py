@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAtt
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
-from redpebble.dialect.attributes.activations import ACTIVATION_PARAMETERS, ActivationAttr
+from redpebble.dialect.attributes.activations import ACTIVATIONS, ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp
 from redpebble.dialect.provenance import value_name
@@ -151,7 +151,7 @@ def feeds_for(source: onnx.ModelProto, loss: str, rows: int) -> dict[str, Floats
     return {"x": x, "target": rng.standard_normal((rows, outputs // 2 if loss == "crps" else outputs))}
 
 
-ACTIVATIONS: Mapping[str, float | None] = {
+PARAMETER: Mapping[str, float | None] = {
     "Abs": None,
     "Celu": 1.3,
     "Elu": 0.7,
@@ -172,13 +172,13 @@ ACTIVATIONS: Mapping[str, float | None] = {
 
 
 def test_every_activation_has_a_derivative_but_rounding() -> None:
-    assert set(SLOPES_AT_INPUT) | set(SLOPES_AT_RESULT) == set(ACTIVATION_PARAMETERS) - {"bfloat16", "quantize"}
+    assert set(SLOPES_AT_INPUT) | set(SLOPES_AT_RESULT) == set(ACTIVATIONS) - {"bfloat16", "quantize"}
     assert not set(SLOPES_AT_INPUT) & set(SLOPES_AT_RESULT)
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", PARAMETER)
 def test_gradients_behind_an_activation_are_finite_differences(activation: str) -> None:
-    source = chain(activation, ACTIVATIONS[activation])
+    source = chain(activation, PARAMETER[activation])
     assert_differences_agree(differentiated(source, "mse"), feeds_for(source, "mse", 5), "mse")
 
 
