@@ -71,6 +71,10 @@ class Match:
         assert isinstance(found, kind)
         return found
 
+    def value(self, name: str) -> onnx_ir.Value:
+        """Return the value at a hole."""
+        return self.get(name, onnx_ir.Value)
+
     def items(self, name: str, kind: type[T]) -> tuple[T, ...]:
         """Return the items of a tuple at a hole, none where the hole was left out."""
         found = self.holes.get(name, ())
@@ -349,6 +353,8 @@ class Operator:
         """Return the pattern of a node that may be left out: then the value is its first input."""
         return replace(self(*inputs, **attributes), is_optional=True)
 
+
+CONSTANT: Final = That("a constant", lambda conversion, value: conversion.scope.constant_of(value) is not None)
 
 ADD: Final = Operator("Add", commutes=True)
 CAST: Final = Operator("Cast")

@@ -1,5 +1,6 @@
 """Operands of quantized layers: codes, weights of eight bits, and what is added, as nodes and constants give them."""
 
+from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
@@ -13,6 +14,7 @@ from ...dialect.attributes.codes import LEAST_SCALE, CodesAttr
 from ...sparse.csr import CscMatrix
 from ..folding.integer_weights import integer_weight_nodes
 from .conversion import Conversion, NotCovered
+from .patterns import ADD, CAST, CONSTANT, MUL, Hole, Match, That
 
 KINDS: Final = {"uint8": "u8", "int8": "s8"}
 
@@ -206,6 +208,11 @@ def addend_of(conversion: Conversion, value: onnx_ir.Value | None, codes: Codes,
     return Addend(integers=integers.reshape(-1).astype(np.int64), nodes=(node,))
 
 
+_INPUT_SCALE: Final = That("a scale that a call finds", lambda _, value: made_by(value, "DynamicQuantizeLinear"))
+_FACTORS: Final = Hole("scale", CONSTANT) | MUL(Hole("input scale", _INPUT_SCALE), Hole("scale", CONSTANT))
+SCALED_SUMS: Final = MUL(CAST(ADD(Hole("sums"), Hole("bias", CONSTANT)) | Hole("sums")), _FACTORS)
+
+
 class ScaledSums(NamedTuple):
     """Sums of integers, what is added to them, and what they are multiplied by behind a Cast.
 
@@ -221,41 +228,16 @@ class ScaledSums(NamedTuple):
 
 def scaled_sums(conversion: Conversion) -> ScaledSums | None:
     """Return what a Mul behind Cast, and an Add of integers before that, multiplies; None for another Mul."""
-    cast, factor = conversion.input(0), conversion.input(1)
-    if factor is not None and made_by(factor, "Cast"):
-        cast, factor = factor, cast
-    found = _factors(conversion, factor)
-    if cast is None or found is None or not made_by(cast, "Cast"):
+    match = Match(conversion)
+    if match.fault_of(partial(match.root, SCALED_SUMS)) is not None:
         return None
-    scale, input_scale, inner = found
-    nodes, sums = [producer_of(cast)], producer_of(cast).inputs[0]
-    bias: Integers | None = None
-    if sums is not None and made_by(sums, "Add"):
-        add = producer_of(sums)
-        for one, other in ((add.inputs[0], add.inputs[1]), (add.inputs[1], add.inputs[0])):
-            array = array_of(conversion, other)
-            if array is not None:
-                sums, bias = one, array.astype(np.int64)
-                nodes.append(add)
-                break
-    return None if sums is None else ScaledSums(sums, bias, scale, input_scale, (*nodes, *inner))
-
-
-def _factors(
-    conversion: Conversion, value: onnx_ir.Value | None
-) -> tuple[Floats, onnx_ir.Value | None, tuple[onnx_ir.Node, ...]] | None:
-    """Return a constant, the scale of a tensor that multiplies it or None, and the node that does; else None."""
-    constant = array_of(conversion, value)
-    if constant is not None:
-        return constant.astype(np.float32), None, ()
-    if value is None or not made_by(value, "Mul"):
-        return None
-    node = producer_of(value)
-    for one, other in ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0])):
-        array = array_of(conversion, other)
-        if array is not None and one is not None and made_by(one, "DynamicQuantizeLinear"):
-            return array.astype(np.float32), one, (node,)
-    return None
+    array, factor = (
+        array_of(conversion, match.value(name)) if name in match.holes else None for name in ("bias", "scale")
+    )
+    input_scale = match.value("input scale") if "input scale" in match.holes else None
+    assert factor is not None
+    integers = None if array is None else array.astype(np.int64)
+    return ScaledSums(match.value("sums"), integers, factor.astype(np.float32), input_scale, tuple(match.nodes))
 
 
 def made_by(value: onnx_ir.Value, operator: str) -> bool:

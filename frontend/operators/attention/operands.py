@@ -57,7 +57,7 @@ class Appended(NamedTuple):
 def appended(conversion: Conversion, values: onnx_ir.Value) -> Appended | None:
     """Return the parts of keys or values [B, heads, T, features]; None where they are in one."""
     match = matched(conversion, APPENDED, values)
-    return None if match is None else Appended(match.get("past", onnx_ir.Value), match.get("own", onnx_ir.Value))
+    return None if match is None else Appended(match.value("past"), match.value("own"))
 
 
 class BeforeSwap(NamedTuple):
@@ -73,9 +73,9 @@ def before_swap(conversion: Conversion, keys: onnx_ir.Value) -> BeforeSwap | Non
     match = matched(conversion, SWAPPED, keys)
     if match is None:
         return None
-    value = match.get("keys", onnx_ir.Value)
+    value = match.value("keys")
     if "rows" in match.holes:
-        chain = (value, match.get("rows", onnx_ir.Value), keys)
+        chain = (value, match.value("rows"), keys)
         before, inside, after = (sizes_of_value(conversion, step) for step in chain)
         if len(before) != RANK or inside[1:] != before[2:] or after != (*before[:2], before[3], before[2]):
             return None
@@ -94,19 +94,19 @@ class Shared(NamedTuple):
 def shared_heads(conversion: Conversion, value: onnx_ir.Value) -> Shared:
     """Return what keys or values [B, heads, T, features] repeat: themselves where they repeat nothing."""
     match = matched(conversion, TAKEN | REPEATED, value)
-    source = value if match is None else match.get("value", onnx_ir.Value)
+    source = value if match is None else match.value("value")
     before = sizes_of_value(conversion, source)
     if match is None or len(before) != RANK:
         return Shared(value)
     if "places" in match.holes:
         # one head after the other, each as often
-        places, heads = match.constant(match.get("places", onnx_ir.Value)), before[1].constant
+        places, heads = match.constant(match.value("places")), before[1].constant
         if places is None or not heads or places.ndim != 1 or not places.size or places.size % heads:
             return Shared(value)
         copies = places.size // heads
         is_repeated = np.array_equal(places, np.arange(heads).repeat(copies))
     else:
-        chain = (match.get("one", onnx_ir.Value), match.get("copies", onnx_ir.Value), value)
+        chain = (match.value("one"), match.value("copies"), value)
         one, more, after = (sizes_of_value(conversion, step) for step in chain)
         if one != (*before[:2], ONE, *before[2:]) or len(more) != RANK + 1 or not is_known(more[2]):
             return Shared(value)

@@ -60,7 +60,7 @@ def scores_of(conversion: Conversion, weights: onnx_ir.Value) -> Scores | None:
     match = matched(conversion, WEIGHTS, weights)
     if match is None:
         return None
-    queries, keys = (RowSteps.of(conversion, match.get(name, onnx_ir.Value)) for name in ("queries", "keys"))
+    queries, keys = (RowSteps.of(conversion, match.value(name)) for name in ("queries", "keys"))
     scale = match.get("factor", float) * queries.factor * keys.factor
     of_product, of_scores, first, last = (
         match.items(name, ActivationAttr) for name in ("product", "scores", "softmax", "weights")

@@ -146,7 +146,7 @@ def convert_edge_attention(conversion: Conversion) -> Sequence[SSAValue] | None:
 
 def _attended(match: Match) -> SSAValue:
     conversion, sizes = match.conversion, match.get("start", Fill).sizes
-    x = conversion.tensor_of(match.get("x", onnx_ir.Value))
+    x = conversion.tensor_of(match.value("x"))
     count = conversion.sizes(x)[0]
     if sizes is None or len(sizes) != 3 or sizes[0] != count or not is_known(sizes[1]) or not is_known(sizes[2]):
         raise Mismatch("zeros for each node, head and feature", f"{sizes}")
@@ -175,7 +175,7 @@ def _scores_of_nodes(match: Match, x: SSAValue, sizes: SymbolicShape) -> SSAValu
     """Return the scores of nodes as sources and as targets, [N, 2 H]: h a, or where they lie side by side."""
     conversion, (heads, size) = match.conversion, (int(one.coefficient) for one in sizes[1:])
     if "scores" in match.holes:
-        scores = conversion.tensor_of(match.get("scores", onnx_ir.Value))
+        scores = conversion.tensor_of(match.value("scores"))
         bounds = [
             match.holes.get(name) for end in ("sources", "targets") for name in (f"first of {end}", f"behind {end}")
         ]

@@ -123,7 +123,7 @@ def _aggregated(conversion: Conversion, pattern: NodePattern) -> Sequence[SSAVal
     match, maximum = Match(conversion), pattern is MAXIMA
     match.root(pattern)
     edges = Edges.of(match)
-    x = conversion.tensor_of(match.get("x", onnx_ir.Value))
+    x = conversion.tensor_of(match.value("x"))
     sizes, start = conversion.sizes(x), match.get("start", Fill).sizes
     rank = len(sizes)
     axes = [match.holes.get("axis", 0), match.holes.get("gathered axis", 0)]

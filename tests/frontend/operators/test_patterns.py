@@ -26,7 +26,7 @@ def matched(nodes: str, pattern: object = PATTERN) -> Match:
 @pytest.mark.parametrize("product", ["Mul (two, e)", "Mul (e, two)"])
 def test_operands_are_met_in_either_order(product: str) -> None:
     match = matched(f"s = Sub (x, y) e = Exp (s) m = {product} i = Identity (e) z = Div (m, i)")
-    assert match.get("x", onnx_ir.Value).name == "x"
+    assert match.value("x").name == "x"
     assert (match.number("factor", 1), match.number("epsilon", 0)) == (2, 0)
     assert {node.op_type for node in match.nodes} == {"Sub", "Exp", "Mul", "Identity"}
 
@@ -57,7 +57,7 @@ def test_an_attempt_that_fails_leaves_nothing_behind() -> None:
     )
     match = matched("m = Mul (x, y) z = Div (m, y)", other)
     assert match.get("kind", str) == "product"
-    assert match.get("b", onnx_ir.Value).name == "x"
+    assert match.value("b").name == "x"
 
 
 def test_a_constant_of_one_number_is_filled() -> None:
