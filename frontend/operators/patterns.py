@@ -1,8 +1,8 @@
 """Patterns of nodes, written as the formulas that exporters write, and matched from the last node backwards.
 
 ```
-logits = Hole("logits", LEAKY_RELU.optional(ADD(Hole("from"), Hole("to")), alpha=Hole("slope")))
-shares = DIV(EXP(SUB(logits, ANY)), ANY)
+logits = Hole("logits", op.LeakyRelu.optional(op.Add(Hole("from"), Hole("to")), alpha=Hole("slope")))
+shares = op.Div(op.Exp(op.Sub(logits, ANY)), ANY)
 match  = Match(conversion)
 match.root(shares)                           the node that is converted is the Div
 slope  = match.get("slope", float)
@@ -330,7 +330,7 @@ class NodePattern(Pattern):
         given, rest = [*node.inputs, *[None] * count][:count], node.inputs[count + ("axes" in self.attributes) :]
         if any(rest):
             raise Mismatch(f"{self.operator.name} of {count} inputs", f"{len(node.inputs)}", len(match.nodes))
-        orders = (given, given[::-1]) if self.operator.commutes else (given,)
+        orders = (given, given[::-1]) if self.operator.name in COMMUTATIVE else (given,)
         match.first([partial(self._meet_inputs, order, match) for order in orders])
 
     def _meet_inputs(self, given: Sequence[onnx_ir.Value | None], match: Match) -> None:
@@ -338,12 +338,14 @@ class NodePattern(Pattern):
             pattern.meet(value, match)
 
 
+COMMUTATIVE: Final = frozenset({"Add", "Mul"})
+
+
 @dataclass(frozen=True)
 class Operator:
     """An operator of ONNX: called, it is the pattern of its nodes."""
 
     name: str
-    commutes: bool = False
 
     def __call__(self, *inputs: Pattern, **attributes: Plain | Sequence[Plain] | Hole) -> NodePattern:
         """Return the pattern of a node; an attribute has to have the value, or one of a list."""
@@ -354,32 +356,18 @@ class Operator:
         return replace(self(*inputs, **attributes), is_optional=True)
 
 
-CONSTANT: Final = That("a constant", lambda conversion, value: conversion.scope.constant_of(value) is not None)
+class _Operators:
+    """Operators of ONNX by name, as in `op.Add(x, y)`."""
 
-ADD: Final = Operator("Add", commutes=True)
-CAST: Final = Operator("Cast")
-CONCAT: Final = Operator("Concat")
-DIV: Final = Operator("Div")
-EXP: Final = Operator("Exp")
-EXPAND: Final = Operator("Expand")
-GATHER: Final = Operator("Gather")
-GATHER_ELEMENTS: Final = Operator("GatherElements")
-GATHER_ND: Final = Operator("GatherND")
-IS_NAN: Final = Operator("IsNaN")
-LEAKY_RELU: Final = Operator("LeakyRelu")
-MATMUL: Final = Operator("MatMul")
-MUL: Final = Operator("Mul", commutes=True)
-REDUCE_MIN: Final = Operator("ReduceMin")
-REDUCE_SUM: Final = Operator("ReduceSum")
-RESHAPE: Final = Operator("Reshape")
-SCATTER_ELEMENTS: Final = Operator("ScatterElements")
-SCATTER_ND: Final = Operator("ScatterND")
-SLICE: Final = Operator("Slice")
-SOFTMAX: Final = Operator("Softmax")
-SUB: Final = Operator("Sub")
-TRANSPOSE: Final = Operator("Transpose")
-UNSQUEEZE: Final = Operator("Unsqueeze")
-WHERE: Final = Operator("Where")
+    def __getattr__(self, name: str) -> Operator:
+        if not name[0].isupper():
+            raise AttributeError(name)
+        return Operator(name)
+
+
+op: Final = _Operators()
+
+CONSTANT: Final = That("a constant", lambda conversion, value: conversion.scope.constant_of(value) is not None)
 
 
 def matched(conversion: Conversion, pattern: Pattern, value: onnx_ir.Value) -> Match | None:

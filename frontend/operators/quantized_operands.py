@@ -14,7 +14,7 @@ from ...dialect.attributes.codes import LEAST_SCALE, CodesAttr
 from ...sparse.csr import CscMatrix
 from ..folding.integer_weights import integer_weight_nodes
 from .conversion import Conversion, NotCovered
-from .patterns import ADD, CAST, CONSTANT, MUL, Hole, Match, That
+from .patterns import CONSTANT, Hole, Match, That, op
 
 KINDS: Final = {"uint8": "u8", "int8": "s8"}
 
@@ -209,8 +209,8 @@ def addend_of(conversion: Conversion, value: onnx_ir.Value | None, codes: Codes,
 
 
 _INPUT_SCALE: Final = That("a scale that a call finds", lambda _, value: made_by(value, "DynamicQuantizeLinear"))
-_FACTORS: Final = Hole("scale", CONSTANT) | MUL(Hole("input scale", _INPUT_SCALE), Hole("scale", CONSTANT))
-SCALED_SUMS: Final = MUL(CAST(ADD(Hole("sums"), Hole("bias", CONSTANT)) | Hole("sums")), _FACTORS)
+_FACTORS: Final = Hole("scale", CONSTANT) | op.Mul(Hole("input scale", _INPUT_SCALE), Hole("scale", CONSTANT))
+SCALED_SUMS: Final = op.Mul(op.Cast(op.Add(Hole("sums"), Hole("bias", CONSTANT)) | Hole("sums")), _FACTORS)
 
 
 class ScaledSums(NamedTuple):

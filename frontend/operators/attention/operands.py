@@ -27,24 +27,24 @@ from ....dialect.attributes.activations import ActivationAttr
 from ....dialect.symbolic_sizes import ONE, SymbolicShape
 from ...folding.known_sizes import is_known
 from ..conversion import Conversion, NotCovered
-from ..patterns import ANY, CONCAT, EXPAND, GATHER, RESHAPE, TRANSPOSE, UNSQUEEZE, Hole, matched
+from ..patterns import ANY, Hole, matched, op
 from ..row_steps import Rounding
 
 RANK = 4
 LENGTH = 2
 """The axis of keys, in [B, heads, keys, features]."""
 
-APPENDED: Final = CONCAT(Hole("past"), Hole("own"), axis=[LENGTH, LENGTH - RANK])
+APPENDED: Final = op.Concat(Hole("past"), Hole("own"), axis=[LENGTH, LENGTH - RANK])
 
 # [B, heads, T, features] -> [B heads, T, features] -> [B heads, features, T] -> [B, heads, features, T]
-ROWS: Final = Hole("rows", RESHAPE(Hole("keys"), ANY))
-SWAPPED_ROWS: Final = RESHAPE(
-    Rounding("last", TRANSPOSE(Rounding("first", ROWS, readers=None), perm=(0, 2, 1)), readers=None), ANY
+ROWS: Final = Hole("rows", op.Reshape(Hole("keys"), ANY))
+SWAPPED_ROWS: Final = op.Reshape(
+    Rounding("last", op.Transpose(Rounding("first", ROWS, readers=None), perm=(0, 2, 1)), readers=None), ANY
 )
-SWAPPED: Final = TRANSPOSE(Hole("keys"), perm=(0, 1, 3, 2)) | SWAPPED_ROWS
+SWAPPED: Final = op.Transpose(Hole("keys"), perm=(0, 1, 3, 2)) | SWAPPED_ROWS
 
-TAKEN: Final = GATHER(Hole("value"), Hole("places"), axis=1)
-REPEATED: Final = RESHAPE(Hole("copies", EXPAND(Hole("one", UNSQUEEZE(Hole("value"), ANY)), ANY)), ANY)
+TAKEN: Final = op.Gather(Hole("value"), Hole("places"), axis=1)
+REPEATED: Final = op.Reshape(Hole("copies", op.Expand(Hole("one", op.Unsqueeze(Hole("value"), ANY)), ANY)), ANY)
 
 
 class Appended(NamedTuple):

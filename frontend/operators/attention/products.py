@@ -34,7 +34,7 @@ from ....dialect.symbolic_sizes import ONE, Size, SymbolicShape
 from ...folding.known_sizes import is_known, shape_words
 from ...folding.score_masks import hidden_scores, mask_of_constant
 from ..conversion import Conversion, NotCovered
-from ..patterns import ADD, CAST, IS_NAN, MATMUL, SOFTMAX, WHERE, Hole, Match, Once, Pattern, That, is_read, matched
+from ..patterns import Hole, Match, Once, Pattern, That, is_read, matched, op
 from ..row_steps import Rounding, RowSteps, number_of_value, rounded, scaled
 from .operands import RANK, Shared, appended, before_swap, shared_heads
 
@@ -136,25 +136,25 @@ class _Uncast(Pattern):
     inside: Pattern
 
     def meet(self, value: onnx_ir.Value | None, match: Match) -> None:
-        uncast = Once(CAST(_Uncast(self.inside), to=int(onnx_ir.DataType.FLOAT)))
+        uncast = Once(op.Cast(_Uncast(self.inside), to=int(onnx_ir.DataType.FLOAT)))
         made = match.behind(value).producer()
         (uncast if made is not None and made.op_type == "Cast" else self.inside).meet(value, match)
 
 
 def _masked(most: int) -> Pattern:
     """Return the pattern of a product that at most so many masks hide."""
-    product = _Scaled(MATMUL(Hole("queries"), Hole("keys")))
+    product = _Scaled(op.MatMul(Hole("queries"), Hole("keys")))
     if not most:
         return product
     fewer = _masked(most - 1)
-    masked = _Hidden(fewer) | ADD(fewer, _AnyMask())
+    masked = _Hidden(fewer) | op.Add(fewer, _AnyMask())
     # sums of several masks are rounded once, behind the last one
     return product | (Rounding("scores", masked) if most == MOST_MASKS else Once(masked))
 
 
-SHARES: Final = SOFTMAX(_masked(MOST_MASKS), axis=[-1, RANK - 1])
+SHARES: Final = op.Softmax(_masked(MOST_MASKS), axis=[-1, RANK - 1])
 ZERO: Final = That("0", lambda conversion, value: number_of_value(conversion, value) == 0.0)
-GUARDED: Final = WHERE(Once(IS_NAN(Hole("kept"))), ZERO, Hole("kept", Rounding("softmax", SHARES, readers=2)))
+GUARDED: Final = op.Where(Once(op.IsNaN(Hole("kept"))), ZERO, Hole("kept", Rounding("softmax", SHARES, readers=2)))
 WEIGHTS: Final = _Uncast(Rounding("weights", GUARDED | _Uncast(Rounding("softmax", SHARES))))
 
 HEADS_LAST = (0, 2, 1, 3)
@@ -193,8 +193,8 @@ def attention_of(conversion: Conversion) -> Sequence[SSAValue] | None:
     q, k, v = (steps.on(conversion, x) for steps, x in zip(operands.steps, unrounded, strict=True))
     mask = _sum_of_masks(conversion, scores.masks)
     form = PastAttentionOp if operands.past else AttentionOp
-    op = form((q, k, v), mask, heads, scores.weighting, operands.past)
-    split = conversion.reshape(conversion.emit(op).result, (samples, queries, of_queries, value_size))
+    attention = form((q, k, v), mask, heads, scores.weighting, operands.past)
+    split = conversion.reshape(conversion.emit(attention).result, (samples, queries, of_queries, value_size))
     conversion.replaces([*scores.nodes, *operands.nodes])
     return [conversion.transpose(split, HEADS_LAST)]
 

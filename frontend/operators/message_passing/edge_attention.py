@@ -30,32 +30,7 @@ from ....dialect.ops.layers import LinearOp
 from ....dialect.symbolic_sizes import Size, SymbolicShape
 from ...folding.known_sizes import is_known
 from ..conversion import Conversion
-from ..patterns import (
-    ADD,
-    ANY,
-    DIV,
-    EXP,
-    EXPAND,
-    GATHER,
-    LEAKY_RELU,
-    MUL,
-    REDUCE_MIN,
-    REDUCE_SUM,
-    RESHAPE,
-    SCATTER_ELEMENTS,
-    SLICE,
-    SUB,
-    UNSQUEEZE,
-    Choice,
-    Fill,
-    Filled,
-    Hole,
-    Match,
-    Mismatch,
-    NodePattern,
-    Number,
-    Pattern,
-)
+from ..patterns import ANY, Choice, Fill, Filled, Hole, Match, Mismatch, NodePattern, Number, Pattern, op
 from .edges import Edges, Listed, Spread, Uncut, Weight, is_lowest, is_zero
 
 LAST: Final = [(-1,), (2,)]
@@ -88,25 +63,27 @@ class _LowestWhereRead(Pattern):
 
 
 def _at(values: Pattern, end: str) -> NodePattern:
-    return GATHER(values, Listed(end), axis=0)
+    return op.Gather(values, Listed(end), axis=0)
 
 
 def _scattered(start: Pattern, values: Pattern, reduction: str) -> NodePattern:
-    return SCATTER_ELEMENTS(start, Spread("targets", 0), Uncut(values), axis=0, reduction=reduction)
+    return op.ScatterElements(start, Spread("targets", 0), Uncut(values), axis=0, reduction=reduction)
 
 
 def _scores(end: str) -> NodePattern:
     """Return the pattern of scores of nodes at one end of edges: computed, or where they lie side by side."""
-    computed = REDUCE_SUM(MUL(Hole("view"), _Factor(f"factors of {end}")), axes=LAST, keepdims=0)
+    computed = op.ReduceSum(op.Mul(Hole("view"), _Factor(f"factors of {end}")), axes=LAST, keepdims=0)
     bounds = Number(f"first of {end}"), Number(f"behind {end}")
     axis, step = Number("", "axis 1", lambda axis: axis in (1, -1)), Number("", "step 1", lambda step: step == 1, 1)
-    return _at(SLICE(Hole("scores"), *bounds, axis, step) | computed, end)
+    return _at(op.Slice(Hole("scores"), *bounds, axis, step) | computed, end)
 
 
 ZEROS: Final = Filled("", "zeros", is_zero)
-LOGITS: Final = Hole("logits", LEAKY_RELU.optional(ADD(_scores("sources"), _scores("targets")), alpha=Hole("slope")))
+LOGITS: Final = Hole(
+    "logits", op.LeakyRelu.optional(op.Add(_scores("sources"), _scores("targets")), alpha=Hole("slope"))
+)
 # zeros, or the least score of all where that is larger: no score is less
-LEAST: Final = EXPAND(ADD(REDUCE_MIN(LOGITS, ANY), ANY), ANY)
+LEAST: Final = op.Expand(op.Add(op.ReduceMin(LOGITS, ANY), ANY), ANY)
 LARGEST: Final = _scattered(
     Choice(
         {
@@ -120,13 +97,13 @@ LARGEST: Final = _scattered(
     LOGITS,
     "max",
 )
-POWERS: Final = Hole("powers", MUL.optional(EXP(SUB(LOGITS, _at(LARGEST, "targets"))), Weight("weights")))
+POWERS: Final = Hole("powers", op.Mul.optional(op.Exp(op.Sub(LOGITS, _at(LARGEST, "targets"))), Weight("weights")))
 TOTAL: Final = _scattered(Filled("none", "zeros, or a little more", lambda fill: fill >= 0), POWERS, "add")
 EPSILON: Final = Number("epsilon", "a number from 0 on", lambda number: number >= 0)
-SHARES: Final = DIV(POWERS, _at(ADD.optional(TOTAL, EPSILON), "targets"))
-VIEW: Final = Hole("view", RESHAPE(Hole("x"), ANY))
+SHARES: Final = op.Div(POWERS, _at(op.Add.optional(TOTAL, EPSILON), "targets"))
+VIEW: Final = Hole("view", op.Reshape(Hole("x"), ANY))
 ATTENTION: Final = _scattered(
-    Filled("start", "zeros", is_zero), MUL(UNSQUEEZE(SHARES, axes=LAST), _at(VIEW, "sources")), "add"
+    Filled("start", "zeros", is_zero), op.Mul(op.Unsqueeze(SHARES, axes=LAST), _at(VIEW, "sources")), "add"
 )
 
 

@@ -30,20 +30,7 @@ from ....sparse.csr import CscMatrix
 from ...folding.known_sizes import is_known, shape_words
 from ...reading.lazy_sparse_tensor import SparseTensor
 from ..conversion import Conversion, Converter, NotCovered
-from ..patterns import (
-    GATHER,
-    GATHER_ELEMENTS,
-    GATHER_ND,
-    MUL,
-    SCATTER_ELEMENTS,
-    SCATTER_ND,
-    Fill,
-    Filled,
-    Hole,
-    Match,
-    NodePattern,
-    Pattern,
-)
+from ..patterns import Fill, Filled, Hole, Match, NodePattern, Pattern, op
 from .edge_attention import convert_edge_attention
 from .edges import Edges, Listed, Spread, Uncut, Weight, is_lowest, is_zero
 
@@ -175,25 +162,25 @@ def _messages() -> Pattern:
     """Return the pattern of values of nodes that are gathered along edges, and weighted."""
     x, axis = Hole("x"), Hole("gathered axis")
     messages: Pattern = (
-        GATHER(x, Listed("sources"), axis=axis)
-        | GATHER_ND(x, Listed("sources", rank=2), batch_dims=0)
-        | GATHER_ELEMENTS(x, Spread("sources", -2, "width"), axis=axis)
+        op.Gather(x, Listed("sources"), axis=axis)
+        | op.GatherND(x, Listed("sources", rank=2), batch_dims=0)
+        | op.GatherElements(x, Spread("sources", -2, "width"), axis=axis)
     )
     for _ in range(MOST_BETWEEN):
-        messages = MUL.optional(messages, Weight("weights"))
+        messages = op.Mul.optional(messages, Weight("weights"))
     return Uncut(messages)
 
 
 ZEROS: Final = Filled("start", "zeros", is_zero)
 INDEX: Final = Hole("index", Spread("targets", -2, "width"))
 
-SUMS: Final = SCATTER_ELEMENTS(ZEROS, INDEX, _messages(), axis=Hole("axis"), reduction="add")
-SUMS_OF_ROWS: Final = SCATTER_ND(ZEROS, Listed("targets", rank=2), _messages(), reduction="add")
+SUMS: Final = op.ScatterElements(ZEROS, INDEX, _messages(), axis=Hole("axis"), reduction="add")
+SUMS_OF_ROWS: Final = op.ScatterND(ZEROS, Listed("targets", rank=2), _messages(), reduction="add")
 
-LOWERED: Final = SCATTER_ELEMENTS(
+LOWERED: Final = op.ScatterElements(
     ZEROS, INDEX, Filled("", "the lowest float", is_lowest), axis=Hole("axis"), reduction="min"
 )
-MAXIMA: Final = SCATTER_ELEMENTS(
+MAXIMA: Final = op.ScatterElements(
     LOWERED | _LowestAt("start", "targets"), INDEX, _messages(), axis=Hole("axis"), reduction="max"
 )
 
