@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from xdsl.ir import Operation, SSAValue
 
-from ..dialect.ops.attention import AttentionOp
+from ..dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
 from ..dialect.ops.elementwise import BinaryOp
 from ..dialect.ops.graphs.aggregate import AggregateOp
 from ..dialect.ops.graphs.attend_edges import AttendEdgesOp
@@ -91,7 +91,7 @@ def _images(op: ImageNetworkOp, step: RowMajorStep) -> int:
     return image.emit(*step.rows)
 
 
-def _attention(op: AttentionOp, step: RowMajorStep) -> int:
+def _attention(op: Attention, step: RowMajorStep) -> int:
     attention = AttentionStep(step.code, step.builder, step.sizes, step.size_table, op, step.pointers, step.scratch)
     attention.emit(Range(*step.rows))
     return attention_scratch_bytes(op)
@@ -159,6 +159,9 @@ OVER_SORTED: Final = StepKind(
 ROW_MAJOR: Final = StepKind(row_major.emit, equal=_equal_operands)
 """Ops of all other types."""
 
+ATTENTION: Final = StepKind(_attention, attention_rows, tiles=lambda _: attention_tiles(), equal=sizes_taken_as_equal)
+"""Attention, also with keys and values of a past."""
+
 STEPS: Final = ExtensibleTable[type[Operation], StepKind](
     {
         TileOp: StepKind(
@@ -173,9 +176,8 @@ STEPS: Final = ExtensibleTable[type[Operation], StepKind](
             tiles=image_tiles,
             shares=lambda op: op.threads.value.data > 1,
         ),
-        AttentionOp: StepKind(
-            _attention, attention_rows, tiles=lambda _: attention_tiles(), equal=sizes_taken_as_equal
-        ),
+        AttentionOp: ATTENTION,
+        PastAttentionOp: ATTENTION,
         QuantizedLayersOp: StepKind(_quantized_layers, quantized_rows, tiles=lambda _: quantized_tiles(), read=1),
         AggregateOp: OVER_EDGES,
         AttendEdgesOp: OVER_EDGES,
