@@ -1,4 +1,4 @@
-"""The errors that redpebble raises itself; each message is one line that ends with the expected values.
+"""The errors that redpebble raises itself; each message is one line that names the expected values.
 
     RedpebbleError                   what all of these are                           redpebble.RedpebbleError
     ├── ModelError                   the model: node, operator and value are named   redpebble.ModelError
@@ -23,13 +23,6 @@ itself and `PassFailedException` for a pass that cannot do what its options ask.
 `frontend/operators` leaves a node as it is, never reaches a caller.
 """
 
-import re
-
 
 class RedpebbleError(Exception):
     """The parent of every error of redpebble's own."""
-
-
-def cause_of(error: Exception) -> str:
-    """Return the message of an error without the expected values at its end."""
-    return re.split(", (?:accepted are|expected) ", str(error), maxsplit=1)[0]

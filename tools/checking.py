@@ -12,7 +12,6 @@ import onnx_ir
 import onnxruntime
 
 from ..driver.compiler import compile as compile_model
-from ..foundation.errors import cause_of
 from ..frontend.errors import InvalidModelError, UnsupportedModelError
 from ..frontend.import_model import Source
 from ..frontend.reading.model_source import read_runnable_model
@@ -123,8 +122,7 @@ def _first_that_covers(model: Path, oracle: Oracle) -> dict[str, Run]:
     try:
         return {"compile": _compiled(model, oracle.output_names)}
     except UnsupportedModelError as error:
-        reason = cause_of(error)
-        console.print(f"not covered from end to end, so redpebble.session is checked: {reason}", highlight=False)
+        console.print(f"not covered from end to end, so redpebble.session is checked: {error}", highlight=False)
         return {"session": _in_session(model, oracle.output_names)}
 
 

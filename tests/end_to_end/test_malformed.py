@@ -84,15 +84,15 @@ def test_a_folder_that_cannot_be_written_to_is_one_line(folder: str, run: Run, t
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["check", "IN", "--batch", "one"], "cannot read 'one', accepted are numbers such as 1,32"),
-        (["check", "IN", "--input-shape", "x"], "cannot read shape 'x', accepted is NAME:N,N such as x:1,64"),
-        (["check", "IN", "--input-shape", "q:1,4"], "shape given for 'q', accepted: x"),
+        (["check", "IN", "--batch", "one"], "cannot read 'one', expected numbers such as 1,32"),
+        (["check", "IN", "--input-shape", "x"], "cannot read shape 'x', expected NAME:N,N such as x:1,64"),
+        (["check", "IN", "--input-shape", "q:1,4"], "shape given for 'q', expected one of x"),
         (["check", "IN", "--input-shape", "x:1,5"], "onnxruntime: "),
-        (["optimize", "IN", "OUT", "--skip-passes", "pebble-frobnicate"], "unknown pass 'pebble-frobnicate', accepted"),
-        (["zoo", "lenet", "-o", "OUT"], "no model 'lenet' in the zoo, accepted: "),
+        (["optimize", "IN", "OUT", "--skip-passes", "pebble-frobnicate"], "unknown pass 'pebble-frobnicate', expected"),
+        (["zoo", "lenet", "-o", "OUT"], "no model 'lenet' in the zoo, expected "),
     ],
 )
-def test_a_value_that_is_not_accepted_is_one_line(words: list[str], message: str, run: Run, tmp_path: Path) -> None:
+def test_an_unexpected_value_is_one_line(words: list[str], message: str, run: Run, tmp_path: Path) -> None:
     places = {"IN": written(tmp_path, model()), "OUT": tmp_path / "out.onnx"}
     code, error = run(*[places.get(word, word) for word in words])
     assert_one_line(code, error)

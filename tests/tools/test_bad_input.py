@@ -1,4 +1,4 @@
-"""Input that is wrong: one line that says what is accepted, exit code 2, nothing written, and before any work."""
+"""Input that is wrong: one line that names the expected values, exit code 2, nothing written, and before any work."""
 
 import resource
 from pathlib import Path

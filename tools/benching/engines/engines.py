@@ -13,7 +13,6 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
-from ....foundation.errors import cause_of
 from ....frontend.errors import UnsupportedModelError
 from ....verification.measuring import Call
 from ....verification.oracle import Oracle, session_options
@@ -62,7 +61,7 @@ class Native:
         try:
             compile_model(model, threads=1)
         except UnsupportedModelError as error:
-            raise NotCoveredError(f"{cause_of(error)}; redpebble.session runs it") from error
+            raise NotCoveredError(f"{error}; redpebble.session runs it") from error
 
         def call(feeds: Feeds, threads: int) -> Call:
             network = compile_model(model, threads=threads)
