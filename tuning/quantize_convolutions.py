@@ -157,7 +157,6 @@ def _left(op: Convolution, rounding: _Rounding, machine: Machine) -> str:
     rounding.move(op.result, last)
     made.dense_us = FloatAttr(runtime_us(op, machine), f64)
     copy_provenance(op, made)
-    last.name_hint = op.result.name_hint
     Rewriter.replace_op(op, ops, [last])
     return ""
 

@@ -20,13 +20,14 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import InterpretationError, PassFailedException
 
 from ..dialect.attributes.codes import CodesAttr
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from ..dialect.ops.layers import LinearOp
 from ..dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
-from ..dialect.provenance import copy_provenance, node_name
+from ..dialect.provenance import node_name
 from ..dialect.semantics.interpreter import Foreign, Observed, evaluate
 from ..dialect.tensors import shape_of
 from ..kernels.byte_times import gains
@@ -34,6 +35,7 @@ from ..kernels.machine import Machine
 from ..passes.images.fuse_convolutions import FuseConvolutions
 from ..passes.images.image_layers import is_sparse_convolution
 from ..passes.rewriting.erase_unused import erase_unused
+from ..passes.rewriting.replacing import replace
 from ..passes.simplify.join_quantized_layers import join_layers
 from .gaining_convolutions import convolutions_of
 from .quantize_convolutions import quantize_convolutions
@@ -123,20 +125,13 @@ def _left(op: LinearOp, observed: Observed) -> str:
     constants, made = quantized
     operands = [x, *(_array(value) for value in made.parameters)]
     (result,) = evaluate(made, operands, np.float32)
-    block = op.parent
-    assert block is not None
     change = change_of([y], [result])
     if change > MOST_CHANGE:
         made.drop_all_references()
         return f"{layer_text(op)} {changed_text(change)}"
-    for one in (*constants, made):
-        block.insert_op_before(one, op)
-    copy_provenance(op, made)
-    made.result.name_hint = op.result.name_hint
+    Rewriter.insert_op(constants, InsertPoint.before(op))
     observed.values[made.result] = y
-    op.result.replace_all_uses_with(made.result)
-    op.detach()
-    op.erase()
+    replace(op, made)
     return ""
 
 

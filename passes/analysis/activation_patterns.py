@@ -8,7 +8,6 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.elementwise import ActivateOp, PreluOp
-from ...dialect.provenance import copy_provenance
 from .per_feature_constants import single_entry
 from .polynomials import CLOSE, Polynomial, is_close, linear_factor, polynomial_of
 
@@ -37,9 +36,7 @@ def recognized_activation(op: Operation) -> ActivateOp | None:
         pattern = GATES.get(owner.activation.kind)
         activation = pattern(polynomial, x, owner) if pattern is not None else None
         if activation is not None:
-            recognized = ActivateOp(x, activation)
-            copy_provenance(op, recognized)
-            return recognized
+            return ActivateOp(x, activation)
     return None
 
 
@@ -48,9 +45,7 @@ def _leaky_relu(op: PreluOp) -> ActivateOp | None:
     slope = single_entry(op.right)
     if slope is None or op.left.type != op.result.type:
         return None
-    recognized = ActivateOp(op.left, ActivationAttr("leaky_relu", (slope,)))
-    copy_provenance(op, recognized)
-    return recognized
+    return ActivateOp(op.left, ActivationAttr("leaky_relu", (slope,)))
 
 
 def _gelu(polynomial: Polynomial, x: SSAValue, gate: ActivateOp) -> ActivationAttr | None:

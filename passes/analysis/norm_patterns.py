@@ -9,7 +9,6 @@ from xdsl.ir import Operation, SSAValue
 from ...dialect.ops.constants import ConstantOp
 from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
 from ...dialect.ops.layers import LayerNormOp, ReduceMeanOp, RmsNormOp
-from ...dialect.provenance import copy_provenance
 from ...dialect.tensors import DYNAMIC, shape_of
 from .per_feature_constants import entries_per_feature, featurewise_operands, single_entry
 
@@ -28,7 +27,6 @@ def recognized_norm(op: Operation) -> list[Operation]:
         scale = ConstantOp(np.ones(shape_of(value)[-1], dtype=np.float32))
         norm = _layer_norm(value, squared, scale, epsilon) or _rms_norm(value, squared, scale, epsilon)
         if norm is not None:
-            copy_provenance(op, norm)
             return [scale, norm]
     return []
 
@@ -115,11 +113,11 @@ def norm_with_parameters(op: Operation) -> list[Operation]:
     if old_scale is None or not isinstance(norm, LayerNormOp | RmsNormOp):
         return []
     if isinstance(op, AddOp):
-        return _with_sum(norm, op, operands.entries)
-    return _with_product(norm, op, old_scale, operands.entries)
+        return _with_sum(norm, operands.entries)
+    return _with_product(norm, old_scale, operands.entries)
 
 
-def _with_product(norm: NormOp, op: MulOp, old_scale: Floats, factor: Floats) -> list[Operation]:
+def _with_product(norm: NormOp, old_scale: Floats, factor: Floats) -> list[Operation]:
     if isinstance(norm, LayerNormOp) and norm.bias is not None:
         return []
     with np.errstate(all="ignore"):
@@ -131,14 +129,12 @@ def _with_product(norm: NormOp, op: MulOp, old_scale: Floats, factor: Floats) ->
         scaled = LayerNormOp(norm.x, scale.result, None, epsilon)
     else:
         scaled = RmsNormOp(norm.x, scale.result, epsilon)
-    copy_provenance(op, scaled)
     return [scale, scaled]
 
 
-def _with_sum(norm: NormOp, op: AddOp, summand: Floats) -> list[Operation]:
+def _with_sum(norm: NormOp, summand: Floats) -> list[Operation]:
     if isinstance(norm, RmsNormOp) or norm.bias is not None:
         return []
     bias = ConstantOp(np.broadcast_to(summand, shape_of(norm.x)[-1:]).astype(np.float32))
     shifted = LayerNormOp(norm.x, norm.scale, bias.result, norm.epsilon.value.data)
-    copy_provenance(op, shifted)
     return [bias, shifted]

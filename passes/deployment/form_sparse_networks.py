@@ -72,6 +72,7 @@ from ..images.image_layers import (
 )
 from ..kernels.kernels_at_rows import ANY_ROWS, ChosenKernels, gains
 from ..rewriting.outline import computing_ops, outline
+from ..rewriting.replacing import pass_on
 from .dear_ends import (
     Activated,
     dear_ends,
@@ -334,9 +335,8 @@ def _network(ops: Sequence[Operation], rows: Rows, gaining: set[Operation]) -> S
     first = next(op for op in ops if isinstance(op, LAYERS))
     set_provenance(network, node_name(first), [value_name(output) for output in outputs])
     for output, result in zip(outputs, network.outputs, strict=True):
-        result.name_hint = output.name_hint
         rows.shapes[result] = rows.shapes[output]
-        output.replace_all_uses_with(result)
+    pass_on(outputs, network.outputs)
     return network
 
 

@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import PassFailedException
 
 from ...dialect.ops.constants import ConstantOp
@@ -45,6 +46,7 @@ from ..analysis.weights import Floats, Indices, Weight
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.grouped_weights import grouped_bias, grouped_weight, orders_of
 from ..rewriting.parameters import bias_of, has_constant_parameters, place_constant, weight_of_linear
+from ..rewriting.replacing import pass_on
 
 MOST_WIDTHS: Final = 6
 """Widths of layers that a report lists."""
@@ -127,13 +129,10 @@ def _replace(layers: Sequence[LinearOp], run: Run) -> None:
             grouped.append(_grouped(layers[len(grouped)], inputs_of, outputs_of, order if number == 0 else None))
     op = GroupedLayersOp(layers[0].x, grouped, last_order, _reason(layers, run))
     set_provenance(op, node_name(layers[0]), [value_name(last.result)])
-    op.result.name_hint = last.result.name_hint
-    block = last.parent
-    assert block is not None
-    block.insert_op_before(op, last)
-    last.result.replace_all_uses_with(op.result)
+    Rewriter.insert_op(op, InsertPoint.before(last))
+    pass_on(last.results, op.results)
     for layer in reversed(layers):
-        block.erase_op(layer)
+        Rewriter.erase_op(layer)
 
 
 def _grouped(layer: LinearOp, inputs: Indices, outputs: Indices, order: Indices | None) -> GroupedLayer:

@@ -34,6 +34,7 @@ from ...dialect.symbolic_sizes import Size
 from ..analysis.clusters import boundary_of, clusters_of
 from ..analysis.dominance import moving_ops
 from ..rewriting.outline import computing_ops, outline
+from ..rewriting.replacing import pass_on
 from .image_layers import image_counts, is_found, network_us, stages_of
 
 
@@ -83,7 +84,5 @@ def _network(ops: Sequence[Operation], threads: int) -> ImageNetworkOp:
         body.block.add_op(made)
     body.block.add_op(YieldOp([inner[output] for output in outputs]))
     network = ImageNetworkOp(inputs, [output.type for output in outputs], body, threads, network_us(ops))
-    for output, result in zip(outputs, network.outputs, strict=True):
-        result.name_hint = output.name_hint
-        output.replace_all_uses_with(result)
+    pass_on(outputs, network.outputs)
     return network

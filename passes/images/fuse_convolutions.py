@@ -31,11 +31,12 @@ from ...dialect.ops.elementwise import ActivateOp, AddOp
 from ...dialect.ops.foreign import ForeignOp
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, spreads_of
 from ...dialect.ops.layers import BatchNormOp
-from ...dialect.provenance import copy_provenance, keep_value_name, take_value_names
+from ...dialect.provenance import keep_value_name
 from ..analysis.per_feature_constants import affine_of_batch_norm
 from ..analysis.weights import constant_for, entries_of, scaled_outputs, weight_of
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.parameters import place_constant
+from ..rewriting.replacing import absorb, replace
 
 
 class FuseConvolutions(ModulePass):
@@ -77,8 +78,7 @@ def _takes_reader(conv: QuantizedConv2dOp) -> bool:
         conv.activation = reader.activation
     else:
         return False
-    take_value_names(reader, conv)
-    Rewriter.replace_op(reader, [], [conv.result])
+    absorb(reader, conv)
     return True
 
 
@@ -99,8 +99,7 @@ def _takes_addend(conv: QuantizedConv2dOp, reader: AddOp) -> bool:
         return False
     entries = np.broadcast_to(added.reshape(-1), bias.shape).astype(np.float32)
     conv.operands[list(conv.operands).index(conv.bias)] = place_constant(ConstantOp(entries), conv, conv.bias)
-    take_value_names(reader, conv)
-    Rewriter.replace_op(reader, [], [conv.result])
+    absorb(reader, conv)
     return True
 
 
@@ -145,8 +144,7 @@ def _with_reader(conv: Conv2dOp | Depthwise2dOp) -> Conv2dOp | Depthwise2dOp | N
         case _:
             return None
     if made is not None:
-        take_value_names(reader, made)
-        Rewriter.replace_op(reader, [], [made.result])
+        absorb(reader, made)
     return made
 
 
@@ -181,6 +179,5 @@ ConvOp = TypeVar("ConvOp", bound=Conv2dOp | Depthwise2dOp)
 
 def _replaced(conv: ConvOp, made: ConvOp) -> ConvOp:
     """Return `made`, which stands where `conv` stood."""
-    copy_provenance(conv, made)
-    Rewriter.replace_op(conv, made)
+    replace(conv, made)
     return made

@@ -15,17 +15,16 @@ from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
 
 from ...dialect.attributes.window import WindowAttr
 from ...dialect.ops.constants import ConstantOp
 from ...dialect.ops.elementwise import ActivateOp
 from ...dialect.ops.images import Depthwise2dOp, ImageLayerOp, is_image_rank
 from ...dialect.ops.layers import BatchNormOp
-from ...dialect.provenance import copy_provenance, take_value_names
 from ...dialect.tensors import DYNAMIC, shape_of
 from ..analysis.per_feature_constants import affine_of_batch_norm
 from ..rewriting.erase_unused import erase_unused
+from ..rewriting.replacing import absorb, replace
 
 
 class ScaleChannels(ModulePass):
@@ -54,10 +53,8 @@ def _replace(op: BatchNormOp) -> None:
         return
     weight, bias = ConstantOp(scale[None]), ConstantOp(shift)
     made = Depthwise2dOp(op.x, weight.result, bias.result, WindowAttr((1, 1)))
-    copy_provenance(op, made)
     reader = op.result.get_user_of_unique_use()
-    Rewriter.replace_op(op, [weight, bias, made], [made.result])
+    replace(op, weight, bias, made)
     if isinstance(reader, ActivateOp):
         made.activation = reader.activation
-        take_value_names(reader, made)
-        Rewriter.replace_op(reader, [], [made.result])
+        absorb(reader, made)

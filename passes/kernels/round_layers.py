@@ -28,7 +28,7 @@ from xdsl.utils.exceptions import PassFailedException
 from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.layers import BFLOAT, LinearOp
 from ...dialect.ops.sparse_network import SparseNetworkOp
-from ...dialect.provenance import copy_provenance, node_name
+from ...dialect.provenance import node_name
 from ...foundation.bfloat import rounded_to_bfloat
 from ...kernels.machine import DEFAULT_PRICES, Machine
 from ...kernels.tile_widths import WIDTHS, time_of_rows
@@ -36,6 +36,7 @@ from ...sparse.csr import CscMatrix
 from ..analysis.block_choices import LayerTimes, with_blocks
 from ..analysis.layer_costs import layers_of
 from ..rewriting.erase_unused import erase_unused
+from ..rewriting.replacing import take_names
 from .choose_kernels import kernel_for
 
 ROUNDED: Final = "pebble.rounded"
@@ -120,8 +121,7 @@ def _store(op: LinearOp, weight: CscMatrix) -> None:
     assert before.parent is not None
     stored = SparseConstantOp(weight)
     stored.panels, stored.facts = before.panels, before.facts
-    copy_provenance(before, stored)
-    stored.result.name_hint = op.weight.name_hint
+    take_names(stored, before)
     before.parent.insert_op_after(stored, before)
     op.operands[1] = stored.result
     op.precision = StringAttr(BFLOAT)

@@ -19,14 +19,13 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
 
 from ...dialect.attributes.row_panels import PanelsAttr
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
-from ...dialect.provenance import copy_provenance
 from ...dialect.tensors import shape_of
 from ..analysis.permutation_groups import PermutationGroup, permutation_groups
 from ..analysis.weights import Indices, Weight, constant_for, inputs_at, outputs_at
+from ..rewriting.replacing import replace
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,12 @@ def _reorder(op: Operation, along: Mapping[int, Indices]) -> None:
             constant = constant_for(weight if rows is None else inputs_at(weight, rows))
             assert isinstance(constant, SparseConstantOp)
             constant.panels = op.panels if op.panels is None or columns is None else _permuted(op.panels, columns)
-            _replace(op, constant)
+            replace(op, constant)
         case ConstantOp():
             array = op.array
             for axis, order in along.items():
                 array = np.take(array, order, axis)
-            _replace(op, ConstantOp(array))
+            replace(op, ConstantOp(array))
         case _:
             raise ValueError(f"{op.name} is no constant")
 
@@ -82,9 +81,3 @@ def _permuted(panels: PanelsAttr, order: Indices) -> PanelsAttr:
     position[order] = np.arange(len(order))
     moved = [np.sort(position[panel]).tolist() for _, some in panels.panels for panel in some]
     return PanelsAttr.of(moved, panels.shared)
-
-
-def _replace(op: Operation, constant: ConstantOp | SparseConstantOp) -> None:
-    copy_provenance(op, constant)
-    constant.result.name_hint = op.results[0].name_hint
-    Rewriter.replace_op(op, constant)

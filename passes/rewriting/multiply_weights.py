@@ -13,13 +13,14 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from ...dialect.ops.layers import LinearOp
-from ...dialect.provenance import origin_of, set_provenance, value_name
+from ...dialect.provenance import set_provenance, value_name
 from ...dialect.tensors import DYNAMIC, shape_of
 from ...kernels.machine import Machine
 from ...sparse.csr import CscMatrix
 from ..analysis.layer_costs import linear_us
 from ..analysis.weights import Floats, Weight, entries_of, weight_of
 from .parameters import SMALLEST_NORMAL
+from .replacing import replace
 
 WORTH_IT: Final = 0.9
 """Share of the time of two layers below which one takes their place: it rounds otherwise than they do."""
@@ -139,11 +140,8 @@ def _replace(
     constants: list[ConstantOp | SparseConstantOp] = [product, *([] if total is None else [total])]
     set_provenance(product, "", [value_name(layer.weight)])
     merged = LinearOp(first.x, product.result, layer.bias if total is None else total.result, layer.activation)
-    set_provenance(merged, origin_of(layer), [value_name(layer.result)])
-    merged.result.name_hint = layer.result.name_hint
-    Rewriter.insert_op([*constants, merged], InsertPoint.before(layer))
-    layer.result.replace_all_uses_with(merged.result)
-    Rewriter.erase_op(layer)
+    Rewriter.insert_op(constants, InsertPoint.before(layer))
+    replace(layer, merged)
     if not first.result.uses.get_length():
         Rewriter.erase_op(first)
     return merged

@@ -8,7 +8,6 @@ from xdsl.ir import Operation, SSAValue
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp
-from ...dialect.provenance import copy_provenance
 from ..analysis.per_feature_constants import Affine, entries_per_feature
 from ..analysis.weights import (
     Weight,
@@ -19,6 +18,7 @@ from ..analysis.weights import (
     scaled_outputs,
     weight_of,
 )
+from .replacing import take_names
 
 LARGEST_SHIFT = 16.0
 """A shift before a layer cancels against the input; beyond this (4 bits lost) it is not folded into the bias."""
@@ -71,8 +71,7 @@ def set_bias(layer: LinearOp | Conv2dOp, bias: NDArray[np.float64]) -> None:
 def place_constant(constant: ConstantOp | SparseConstantOp, user: Operation, replaced: SSAValue | None) -> SSAValue:
     """Insert `constant` before `user`; it takes the name of what it replaces, unless somebody else uses that."""
     if replaced is not None and isinstance(replaced.owner, Operation) and replaced.has_one_use():
-        copy_provenance(replaced.owner, constant)
-        constant.result.name_hint = replaced.name_hint
+        take_names(constant, replaced.owner)
     if user.parent is not None:
         user.parent.insert_op_before(constant, user)
     return constant.result

@@ -25,6 +25,7 @@ from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.provenance import origin_of, set_provenance, value_name
 from ...dialect.tensors import DYNAMIC, shape_of
+from .replacing import pass_on
 
 
 def read_and_yield_what_the_model_has(module: ModuleOp) -> None:
@@ -84,9 +85,7 @@ def _take_results(network: SparseNetworkOp, after: Sequence[ReshapeOp | None]) -
     results = [old if reshape is None else reshape.result for old, reshape in zip(network.outputs, after, strict=True)]
     set_provenance(new, origin_of(network), [value_name(result) for result in results])
     Rewriter.insert_op(new, InsertPoint.before(network))
-    for old, result in zip(results, new.outputs, strict=True):
-        result.name_hint = old.name_hint
-        old.replace_all_uses_with(result)
+    pass_on(results, new.outputs)
     for reshape in filter(None, after):
         Rewriter.erase_op(reshape)
     Rewriter.erase_op(network)

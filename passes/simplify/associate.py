@@ -40,6 +40,7 @@ from ...kernels.machine import Machine, MachineOptions
 from ..analysis.layer_costs import linear_us
 from ..analysis.weights import weight_of
 from ..rewriting.multiply_weights import multiply_weights
+from ..rewriting.replacing import pass_on
 
 WORTH_IT = 0.98
 """Share of the time of weights first up to which the graph comes first; at equal times weights first is faster."""
@@ -142,10 +143,9 @@ def _swapped(products: _Products) -> OverGraph:
         last, earlier = linear, aggregate
     set_provenance(inner, origin_of(last), [_inner_name(last)])
     set_provenance(outer, origin_of(earlier), [value_name(last.results[0])])
-    outer.result.name_hint = last.results[0].name_hint
     # where the last one stands all operands of both are known
     Rewriter.insert_op([inner, outer], InsertPoint.before(last))
-    last.results[0].replace_all_uses_with(outer.results[0])
+    pass_on(last.results, outer.results)
     for op in (last, earlier):
         Rewriter.erase_op(op)
     return aggregation

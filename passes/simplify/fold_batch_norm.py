@@ -25,7 +25,7 @@ from xdsl.rewriter import Rewriter
 from ...dialect.ops.constants import ConstantOp
 from ...dialect.ops.elementwise import AddOp, MulOp
 from ...dialect.ops.layers import BatchNormOp, LinearOp
-from ...dialect.provenance import copy_provenance, origin_of, set_provenance, take_value_names
+from ...dialect.provenance import origin_of, set_provenance
 from ...dialect.tensors import shape_of
 from ..analysis.per_feature_constants import Affine, affine_of_batch_norm
 from ..rewriting.erase_unused import erase_unused
@@ -34,6 +34,7 @@ from ..rewriting.parameters import (
     absorb_behind,
     has_constant_parameters,
 )
+from ..rewriting.replacing import absorb, replace
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,7 @@ def _folded_into_layer(op: BatchNormOp, affine: Affine) -> bool:
         and has_constant_parameters(before)
         and absorb_behind(before, affine)
     ):
-        take_value_names(op, before)
-        Rewriter.replace_op(op, [], [before.result])
+        absorb(op, before)
         return True
     behind = op.result.get_user_of_unique_use()
     if not isinstance(behind, LinearOp) or behind.x is not op.result or not has_constant_parameters(behind):
@@ -90,5 +90,4 @@ def _replace_by_product_and_sum(op: BatchNormOp, affine: Affine) -> None:
     product = MulOp(op.x, scale.result)
     total = AddOp(product.result, shift.result)
     set_provenance(product, origin_of(op), [])
-    copy_provenance(op, total)
-    Rewriter.replace_op(op, [scale, shift, product, total])
+    replace(op, scale, shift, product, total)

@@ -22,22 +22,21 @@ from numpy.typing import NDArray
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
 
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp
 from ...dialect.ops.graphs.aggregate import AggregateOp
 from ...dialect.ops.graphs.attend_edges import OVER_EDGES
 from ...dialect.ops.graphs.attend_sorted import OVER_SORTED
-from ...dialect.provenance import take_value_names
 from ...dialect.tensors import shape_of
 from ...sparse.csr import CscMatrix
 from ...sparse.edges import EdgeList
 from ..analysis.per_feature_constants import entries_per_feature, single_entry
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.parameters import place_constant
+from ..rewriting.replacing import absorb
 
 OverGraph = OVER_EDGES | OVER_SORTED
 """Ops that take bias and activation; only sums over the edges of a constant graph take more."""
@@ -83,13 +82,8 @@ def _takes_reader(aggregate: OverGraph) -> bool:
                 return False
         case _:
             return False
-    _replace_reader(reader, aggregate)
+    absorb(reader, aggregate)
     return True
-
-
-def _replace_reader(reader: Operation, aggregate: OverGraph) -> None:
-    take_value_names(reader, aggregate)
-    Rewriter.replace_op(reader, [], [aggregate.result])
 
 
 def _is_bias(aggregate: OverGraph, reader: BinaryOp, other: SSAValue) -> bool:

@@ -17,13 +17,11 @@ the name of its node, and its result is called what the last op's result was cal
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ...dialect.ops.elementwise import ActivateOp, BinaryOp
 from ...dialect.ops.layers import LinearOp
-from ...dialect.provenance import take_value_names
 from ..analysis.per_feature_constants import affine_of
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.parameters import (
@@ -31,6 +29,7 @@ from ..rewriting.parameters import (
     absorb_behind,
     has_constant_parameters,
 )
+from ..rewriting.replacing import absorb
 
 
 class FuseLayers(ModulePass):
@@ -74,10 +73,5 @@ def _takes_reader(linear: LinearOp) -> bool:
                 return False
         case _:
             return False
-    _replace_reader(reader, linear)
+    absorb(reader, linear)
     return True
-
-
-def _replace_reader(reader: Operation, linear: LinearOp) -> None:
-    take_value_names(reader, linear)
-    Rewriter.replace_op(reader, [], [linear.result])

@@ -18,16 +18,17 @@ import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.attributes.codes import CodesAttr
 from ...dialect.ops.constants import ConstantOp, constant_array
 from ...dialect.ops.elementwise import ActivateOp, AddOp
 from ...dialect.ops.quantized_layers import QuantizedLayersOp
-from ...dialect.provenance import copy_provenance
 from ..analysis.per_feature_constants import featurewise_operands
+from ..rewriting.replacing import replace
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,7 @@ def _merge_roundings(module: ModuleOp) -> None:
     for op in [op for op in module.walk() if isinstance(op, ActivateOp)]:
         first = known.setdefault((op.x, op.activation), op)
         if first is not op and op.activation.kind == "quantize" and first.parent is op.parent:
-            op.result.replace_all_uses_with(first.result)
-            op.detach()
-            op.erase()
+            Rewriter.replace_op(op, [], [first.result])
 
 
 def _join(op: ActivateOp | QuantizedLayersOp) -> None:
@@ -83,7 +82,8 @@ def _join(op: ActivateOp | QuantizedLayersOp) -> None:
             layers = [*first, last._replace(activation=op.activation)]
             joined = QuantizedLayersOp(before.x, layers) if last.activation is None else None
     if joined is not None:
-        _replace(op, joined, before)
+        replace(op, joined)
+        Rewriter.erase_op(before)
 
 
 def _join_addend(op: AddOp) -> None:
@@ -92,13 +92,13 @@ def _join_addend(op: AddOp) -> None:
     before = None if found is None else _only_reader(found.value)
     if found is None or before is None or not before.is_dynamic or before.layers[0].activation is not None:
         return
-    (layer,), block = before.layers, op.parent
+    (layer,) = before.layers
     bias = constant_array(layer.bias)
     assert bias is not None
-    assert block is not None
     total = ConstantOp((bias + found.entries).astype(np.float32))
-    block.insert_op_before(total, op)
-    _replace(op, QuantizedLayersOp(before.x, [layer._replace(bias=total.result)]), before)
+    Rewriter.insert_op(total, InsertPoint.before(op))
+    replace(op, QuantizedLayersOp(before.x, [layer._replace(bias=total.result)]))
+    Rewriter.erase_op(before)
 
 
 def _only_reader(value: SSAValue) -> QuantizedLayersOp | None:
@@ -107,15 +107,3 @@ def _only_reader(value: SSAValue) -> QuantizedLayersOp | None:
     if not isinstance(owner, QuantizedLayersOp) or owner.output is not None or not value.has_one_use():
         return None
     return owner
-
-
-def _replace(op: Operation, joined: QuantizedLayersOp, before: QuantizedLayersOp) -> None:
-    block = op.parent
-    assert block is not None
-    block.insert_op_before(joined, op)
-    copy_provenance(op, joined)
-    joined.result.name_hint = op.results[0].name_hint
-    op.results[0].replace_all_uses_with(joined.result)
-    for one in (op, before):
-        one.detach()
-        one.erase()

@@ -28,27 +28,24 @@ from xdsl.pattern_rewriter import (
 )
 
 from ...dialect.ops.elementwise import BinaryOp
+from ...dialect.provenance import copy_provenance
 from ..analysis.activation_patterns import recognized_activation
 from ..analysis.norm_patterns import norm_with_parameters, recognized_norm
 from ..rewriting.erase_unused import erase_unused
 
 
-class RecognizeActivation(RewritePattern):
-    """A product of x and a gate of x -> one activation."""
+class RecognizeLayer(RewritePattern):
+    """A product of x and a gate of x -> one activation; a division by the root of a mean of squares -> one norm.
+
+    A norm then takes the constants behind it.
+    """
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         activation = recognized_activation(op) if isinstance(op, BinaryOp) else None
-        if activation is not None:
-            rewriter.replace(op, activation)
-
-
-class RecognizeNorm(RewritePattern):
-    """A division by the root of a mean of squares -> one norm, which then takes the constants behind it."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        replacement = recognized_norm(op) or norm_with_parameters(op)
-        if replacement:
-            rewriter.replace(op, replacement)
+        found = recognized_norm(op) or norm_with_parameters(op) if activation is None else [activation]
+        if found:
+            copy_provenance(op, found[-1])
+            rewriter.replace(op, found)
 
 
 class RecognizeLayers(ModulePass):
@@ -59,6 +56,6 @@ class RecognizeLayers(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         # the applier drops what became dead after each match, so that later matches count true readers only
-        patterns = GreedyRewritePatternApplier([RecognizeActivation(), RecognizeNorm()], ctx=ctx)
+        patterns = GreedyRewritePatternApplier([RecognizeLayer()], ctx=ctx)
         PatternRewriteWalker(patterns).rewrite_module(op)
         erase_unused(op.body)

@@ -26,11 +26,11 @@ from xdsl.utils.exceptions import PassFailedException
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp
-from ...dialect.provenance import copy_provenance
 from ...sparse.csr import CscMatrix
 from ..analysis.finiteness import nonfinite_values
 from ..analysis.weights import density, weight_of
 from ..rewriting.erase_unused import erase_unused
+from ..rewriting.replacing import take_names
 
 DEFAULT_THRESHOLD: Final = 0.62
 """Density; above it no sparse kernel is faster than a dense one, see `redpebble.passes.kernels.choose_kernels`."""
@@ -73,8 +73,7 @@ class Sparsify(ModulePass):
             stored = SparseConstantOp(CscMatrix.from_dense(weight))
         readers = [use for use in value.uses if _is_weight(use)]
         if len(readers) == value.uses.get_length():
-            copy_provenance(constant, stored)
-            stored.result.name_hint = value.name_hint
+            take_names(stored, constant)
         constant.parent.insert_op_after(stored, constant)
         for use in readers:
             use.operation.operands[use.index] = stored.result
