@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from ..sparse.densities import MOSTLY_ZEROS, STORED_SPARSE
 from .reading.weight_graph import FLOATS, Constant, GraphNode, Values, WeightGraph, array_blocks
 
 if TYPE_CHECKING:
@@ -54,11 +55,8 @@ GRAPHS: Final = frozenset({("", "ScatterElements"), ("", "ScatterND"), ("com.mic
 SAME: Final = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"})
 """Operators whose results have the zeros of their first input."""
 
-LEAST_ZEROS: Final = 0.4
+LEAST_ZEROS: Final = 1 - STORED_SPARSE
 """Share of zeros below which a weight counts as dense: no kernel of ours is faster than the runtime's then."""
-
-IMAGE_ZEROS: Final = 0.5
-"""Share of zeros from which convolutions may gain, and get code for each size of their images."""
 
 FEWEST: Final = 64
 """Values of a weight below which no kernel saves time."""
@@ -112,7 +110,7 @@ def all_dense(zeros: float) -> str:
 def has_sparse_convolution(graph: WeightGraph) -> bool:
     """Return whether a convolution has a constant weight that is mostly zeros, of floats or of codes."""
     look = _Look(graph)
-    return any((look.zeros(node, CONVOLUTIONS) or 0.0) >= IMAGE_ZEROS for node in graph.nodes)
+    return any((look.zeros(node, CONVOLUTIONS) or 0.0) >= 1 - MOSTLY_ZEROS for node in graph.nodes)
 
 
 def weight_zeros(node: "onnx_ir.Node", version: int) -> float | None:

@@ -1,7 +1,6 @@
 """The graph as a function of the dialect: arguments, one node after the other, results."""
 
 from collections.abc import Mapping, Sequence, Set
-from math import prod
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,8 +22,8 @@ from ..dialect.provenance import name_in_text, name_value, set_provenance, value
 from ..dialect.shape_inference import described_by
 from ..dialect.symbolic_sizes import DIMS, NAME
 from ..dialect.tensors import DYNAMIC, shape_of
+from ..sparse.densities import MOSTLY_ZEROS
 from .errors import CodesError, InvalidModelError, ModelError, UnsupportedModelError, first_line
-from .folding.dequantized_constants import SPARSE
 from .folding.known_constants import constant_array, is_constant, overridable
 from .folding.score_masks import add_score_masks
 from .kept_nodes import EqualNodes, give_outputs_nodes, operator_text, source_of_shape, values_read
@@ -348,13 +347,15 @@ def _keeps_features(op: Operation) -> bool:
 
 def _has_sparse_layer(ops: Sequence[Operation]) -> bool:
     weights = (op.weight.owner for op in ops if isinstance(op, LinearOp))
-    return any(_density(weight) < SPARSE for weight in weights if isinstance(weight, ConstantOp | SparseConstantOp))
+    return any(
+        _density(weight) < MOSTLY_ZEROS for weight in weights if isinstance(weight, ConstantOp | SparseConstantOp)
+    )
 
 
 def _density(weight: ConstantOp | SparseConstantOp) -> float:
     if isinstance(weight, SparseConstantOp):
-        return len(weight.weight.values) / max(1, prod(weight.weight.shape))
-    return float(np.count_nonzero(weight.array)) / max(1, weight.array.size)
+        return weight.weight.density
+    return np.count_nonzero(weight.array) / max(1, weight.array.size)
 
 
 def _described(value: onnx_ir.Value, *, with_dims: bool) -> DictionaryAttr:

@@ -10,12 +10,10 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
+from ...sparse.densities import MOSTLY_ZEROS
 from .known_constants import constant_array
 
 MULTIPLYING: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
-
-SPARSE: Final = 0.5
-"""Density below which a weight may gain from sparse kernels."""
 
 
 def stays_quantized(node: onnx_ir.Node) -> bool:
@@ -24,7 +22,7 @@ def stays_quantized(node: onnx_ir.Node) -> bool:
     if not any(reader.op_type in MULTIPLYING for reader in readers):
         return _rank(node) > 1
     weights_only = all(_reads_floats(reader, node) for reader in readers)
-    return not (weights_only and _density(node) < SPARSE)
+    return not (weights_only and _density(node) < MOSTLY_ZEROS)
 
 
 def is_dequantized(value: onnx_ir.Value) -> bool:
@@ -45,7 +43,7 @@ def is_sparse(convolution: onnx_ir.Node, version: int) -> bool:
 def mostly_zeros(weight: onnx_ir.Value | None, zero: onnx_ir.Value | None, version: int) -> bool:
     """Return whether a weight is a constant [outputs, ...] that is mostly zeros, or most codes of one are the zero."""
     share = zero_share(weight, zero, version)
-    return share is not None and share > 1 - SPARSE
+    return share is not None and share > 1 - MOSTLY_ZEROS
 
 
 def zero_share(weight: onnx_ir.Value | None, zero: onnx_ir.Value | None, version: int, axis: int = 0) -> float | None:

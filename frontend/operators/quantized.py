@@ -7,7 +7,6 @@ them, and the layer is made where its floats, or those of a later layer, are ask
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import Final
 
 import numpy as np
@@ -18,7 +17,8 @@ from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.attributes.codes import CodesAttr
 from ...dialect.ops.elementwise import ActivateOp, AddOp
 from ...dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
-from ...kernels.byte_times import DENSEST, gains
+from ...kernels.byte_times import gains
+from ...sparse.densities import STORED_SPARSE
 from .conversion import Conversion, Converter, NotCovered, YieldsCodes
 from .quantized_operands import (
     Addend,
@@ -45,9 +45,6 @@ YIELDS_CODES: Final = "it yields codes, and nothing covered makes floats of them
 """The reason why a node stays that is part of no layer."""
 
 NO_KERNEL_OF_BYTES: Final = "no sparse kernel of bytes is predicted to be faster for every batch"
-
-STORED_SPARSE: Final = 0.62
-"""Density below which a weight is stored without its zeros."""
 
 
 def quantized_or(other: Converter, quantized: Converter) -> Converter:
@@ -325,14 +322,10 @@ def _layer(
         raise NotCovered("it computes with codes, which is faster in networks of ours alone, and there are none")
     if conversion.scope.only_gaining and weight.matrix.shape[1] == 1:
         raise NotCovered("a layer of one output, which takes less time than what is rounded for it")
-    if conversion.scope.only_gaining and not (_density(weight) < DENSEST and gains(weight.matrix)):
+    if conversion.scope.only_gaining and not gains(weight.matrix):
         raise NotCovered(NO_KERNEL_OF_BYTES)
     conversion.replaces(codes.nodes)
     return emit_layer(conversion, codes.codes, weight, multiplier, bias)
-
-
-def _density(weight: IntegerWeight) -> float:
-    return len(weight.matrix.values) / max(1, prod(weight.matrix.shape))
 
 
 def emit_layer(
@@ -347,7 +340,7 @@ def emit_layer(
     if sums.size and np.abs(sums).max() > GREATEST_BIAS:
         raise NotCovered(f"expected a bias up to {GREATEST_BIAS}, got {np.abs(sums).max()}")
     name = f"{weight.name}_integers"
-    if _density(weight) < STORED_SPARSE:
+    if weight.matrix.density < STORED_SPARSE:
         emitted = conversion.emit_sparse(lambda: weight.matrix, name, "")
     else:
         emitted = conversion.emit_constant(weight.matrix.to_dense(), name)

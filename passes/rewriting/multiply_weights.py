@@ -17,6 +17,7 @@ from ...dialect.provenance import set_provenance, value_name
 from ...dialect.tensors import DYNAMIC, shape_of
 from ...kernels.machine import Machine
 from ...sparse.csr import CscMatrix
+from ...sparse.densities import STORED_SPARSE
 from ..analysis.layer_costs import linear_us
 from ..analysis.weights import Floats, Weight, entries_of, weight_of
 from .parameters import SMALLEST_NORMAL
@@ -30,9 +31,6 @@ MOST_PRODUCTS: Final = 1 << 32
 
 ROWS: Final = 64
 """Rows that layers are priced for where their number is not known."""
-
-SPARSE: Final = 0.6
-"""Density below which a product is stored as its entries."""
 
 
 def multiply_weights(module: ModuleOp, machine: Machine) -> None:
@@ -116,7 +114,7 @@ def _constant(product: csr_array) -> ConstantOp | SparseConstantOp:
     """Return the constant of a weight whose transpose is `product`."""
     product.sort_indices()
     outputs, inputs = product.shape
-    if product.nnz >= SPARSE * inputs * outputs:
+    if product.nnz >= STORED_SPARSE * inputs * outputs:
         return ConstantOp(np.ascontiguousarray(product.toarray().T.astype(np.float32)))
     entries = product.indices.astype(np.int64), product.data.astype(np.float32)
     return SparseConstantOp(CscMatrix((inputs, outputs), product.indptr.astype(np.int64), *entries))

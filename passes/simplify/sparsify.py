@@ -27,13 +27,11 @@ from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp
 from ...sparse.csr import CscMatrix
+from ...sparse.densities import STORED_SPARSE
 from ..analysis.finiteness import nonfinite_values
 from ..analysis.weights import density, weight_of
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.replacing import take_names
-
-DEFAULT_THRESHOLD: Final = 0.62
-"""Density; above it no sparse kernel is faster than a dense one, see `redpebble.passes.kernels.choose_kernels`."""
 
 WEIGHT_OPERAND: Final = 1
 
@@ -44,7 +42,7 @@ class Sparsify(ModulePass):
 
     name = "pebble-sparsify"
 
-    threshold: float = DEFAULT_THRESHOLD
+    threshold: float = STORED_SPARSE
     """Density below which a weight becomes sparse, 0 to 1."""
     densify: bool = False
     """Store every weight dense."""

@@ -1,0 +1,13 @@
+"""When a weight counts as sparse, where no predicted times are asked yet: the share of its entries that are not zero.
+
+Whether a layer gains is decided by the times of its kernels, as `redpebble.kernels` predicts them. These numbers say
+in which form a weight waits for that, and spare the question where the answer is known.
+"""
+
+from typing import Final
+
+STORED_SPARSE: Final = 0.62
+"""Density below which a weight is stored without its zeros; above it no sparse kernel is faster than a dense one."""
+
+MOSTLY_ZEROS: Final = 0.5
+"""Density below which weights of convolutions, and weights that a runtime dequantizes, are taken out of the model."""
