@@ -18,8 +18,10 @@ from ...dialect.ops.elementwise import ActivateOp, rounds_to_codes
 from ...dialect.semantics.interpreter import evaluate
 from ...kernels.tile_widths import PIXELS
 from ..cpu_target import CpuTarget
-from ..llvm.builder import BYTE, I64, POINTER, Code, byte_at, counted_loop, i64
+from ..llvm.builder import Code
+from ..llvm.flow import loop
 from ..llvm.intrinsics import call_intrinsic
+from ..llvm.values import Bytes, Number
 from ..quantized.byte_lanes import LOOK_UP_IN_PAIRS
 from .lines import LINE, load_line
 from .stored_codes import Stored
@@ -52,24 +54,22 @@ def packed_table(codes: bytes, _: Operation | None) -> list[NDArray[np.generic]]
 def looking_up(code: Code) -> ir.Function:
     """Return `void (x, table, y, channels)`: the bytes of a table for the codes of a tile."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, table, y, channels = args
+    @code.kernel("look_up_codes")
+    def kernel(x: Bytes, table: Bytes, y: Bytes, channels: Number) -> None:
         if "avx512vbmi" not in code.target.extensions:
-            with counted_loop(builder, builder.mul(channels, i64(PIXELS))) as place:
-                index = builder.zext(builder.load(byte_at(builder, x, place), typ=BYTE), I64)
-                found = builder.load(byte_at(builder, table, index), typ=BYTE)
-                builder.store(found, byte_at(builder, y, place))
+            with loop(channels * PIXELS) as place:
+                y[place] = table.narrow(x[place])
             return
-        parts = [load_line(builder, byte_at(builder, table, i64(start))) for start in range(0, CODES, PIXELS)]
+        parts = [load_line(table.at(start)) for start in range(0, CODES, PIXELS)]
         half = ir.Constant(LINE, [CODES // 2] * PIXELS)
-        with counted_loop(builder, channels) as channel:
-            row = builder.mul(channel, i64(PIXELS))
-            line = load_line(builder, byte_at(builder, x, row))
+        with loop(channels) as channel:
+            row = channel * PIXELS
+            line = load_line(x.at(row))
             low, high = (
-                call_intrinsic(builder, LOOK_UP_IN_PAIRS, LINE, [parts[first], line, parts[first + 1]])
+                call_intrinsic(x.builder, LOOK_UP_IN_PAIRS, LINE, [parts[first], line, parts[first + 1]])
                 for first in (0, 2)
             )
-            chosen = builder.select(builder.icmp_unsigned("<", line, half), low, high)
-            builder.store(chosen, byte_at(builder, y, row), align=PIXELS)
+            chosen = x.builder.select(x.builder.icmp_unsigned("<", line, half), low, high)
+            y.at(row).store(chosen, PIXELS)
 
-    return code.function("look_up_codes", [POINTER, POINTER, POINTER, I64], body)
+    return kernel

@@ -17,25 +17,15 @@ from llvmlite import ir
 from ...kernels.byte_lookup import INDEX_OF_ZERO, QUARTER
 from ...kernels.byte_quads import QUAD
 from ...kernels.tile_widths import PIXELS
-from ..llvm.builder import (
-    BYTE,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    byte_at,
-    counted_loop,
-    float_at,
-    i64,
-    reduce_loop,
-)
+from ..llvm.builder import Code
+from ..llvm.flow import fold, loop
 from ..llvm.gather_scatter import gather, load_ints, splat_int
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import I1
-from ..llvm.vectors import FLOAT, Lanes, int_constants
+from ..llvm.values import BYTE, I1, I32, I64, POINTER, Byte, Bytes, Float, Floats, Int, Ints, Longs, Number, i64
+from ..llvm.vectors import Lanes, int_constants
 from ..quantized.byte_lanes import LOOK_UP, PLACING
 from ..quantized.rounding import Rounding
-from .geometry import PhaseTap
+from .windows import TapRows, Taps
 
 LINE: Final = ir.VectorType(BYTE, PIXELS)
 
@@ -44,20 +34,15 @@ OUTSIDE_BYTES: Final = 3 * PIXELS
 
 
 @dataclass(frozen=True)
-class LineWindows:
-    """The form of windows: taps, the pitch, the channels of a phase and of a tile, and what is done with the taps."""
+class LineWindows(Taps):
+    """The form of windows of codes, and what is done with them."""
 
-    taps: tuple[PhaseTap, ...]
-    pitch: int
-    channels: int
-    tile_values: int
     work: Literal["copy", "largest"]
 
     @property
     def key(self) -> str:
         """A name for the function."""
-        taps = "_".join(f"{tap.phase}p{tap.row}r{tap.column}".replace("-", "m") for tap in self.taps)
-        return f"line_windows_{self.work}_{self.pitch}_{self.channels}_{self.tile_values}_{taps}"
+        return f"line_windows_{self.work}_{self.words}"
 
 
 def line_windows(code: Code, form: LineWindows) -> ir.Function:
@@ -66,42 +51,25 @@ def line_windows(code: Code, form: LineWindows) -> ir.Function:
     `copy` puts the lines of the taps of a channel next to each other, `largest` writes the largest codes.
     """
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        tile, number, tiles, outside, target, channels = args
-        known: dict[tuple[int, int], tuple[ir.Value, ir.Value]] = {}
-        places = [_places(form, tap) for tap in form.taps]
-        for tap, parts in zip(form.taps, places, strict=True):
-            for distance, _ in parts:
-                start = i64(distance * form.tile_values + tap.phase * form.channels * PIXELS)
-                inside = builder.icmp_unsigned("<", builder.add(number, i64(distance)), tiles)
-                row = byte_at(builder, outside, i64(PIXELS))
-                address = builder.select(inside, byte_at(builder, tile, start), row)
-                known[tap.phase, distance] = address, builder.select(inside, i64(PIXELS), i64(0))
-        with counted_loop(builder, channels) as channel:
+    @code.kernel(form.key)
+    def kernel(tile: Bytes, number: Number, tiles: Number, outside: Bytes, target: Bytes, channels: Number) -> None:
+        rows = TapRows(form, tile, number, tiles, (outside, PIXELS))
+        parts = [form.parts(tap, 0, PIXELS) for tap in range(len(form.taps))]
+        for tap, places in enumerate(parts):
+            rows.prepare(tap, places)
+        with loop(channels) as channel:
             lines: list[ir.Value] = []
-            for tap, parts in zip(form.taps, places, strict=True):
-                rows = [known[tap.phase, distance] for distance, _ in parts]
-                loaded = [
-                    load_line(builder, byte_at(builder, row, builder.add(builder.mul(channel, step), i64(offset))), 1)
-                    for (row, step), (_, offset) in zip(rows, parts, strict=True)
-                ]
-                lines.append(
-                    loaded[0] if len(loaded) == 1 else _joined(builder, (loaded[0], loaded[1]), PIXELS - parts[0][1])
-                )
+            for tap, places in enumerate(parts):
+                loaded = [load_line(address, 1) for address in rows.addresses(channel, tap, places)]
+                here = PIXELS - places[0].offset
+                lines.append(loaded[0] if len(loaded) == 1 else _joined(tile.builder, (loaded[0], loaded[1]), here))
             if form.work == "largest":
-                lines = [_largest(builder, lines)]
-            first = builder.mul(channel, i64(PIXELS * len(lines)))
+                lines = [_largest(tile.builder, lines)]
+            first = channel * (PIXELS * len(lines))
             for index, line in enumerate(lines):
-                place = builder.add(first, i64(PIXELS * index))
-                builder.store(line, byte_at(builder, target, place), align=PIXELS)
+                target.at(first + PIXELS * index).store(line, PIXELS)
 
-    return code.function(form.key, [POINTER, I64, I64, POINTER, POINTER, I64], body)
-
-
-def _places(form: LineWindows, tap: PhaseTap) -> list[tuple[int, int]]:
-    """Return the tiles, counted from this one, in which the line of a tap lies, and its offset in each."""
-    tile, offset = divmod(tap.row * form.pitch + tap.column, PIXELS)
-    return [(tile, offset), (tile + 1, offset - PIXELS)] if offset else [(tile, 0)]
+    return kernel
 
 
 def _joined(builder: ir.IRBuilder, pair: tuple[ir.Value, ir.Value], here: int) -> ir.Value:
@@ -116,42 +84,39 @@ def _largest(builder: ir.IRBuilder, lines: Sequence[ir.Value]) -> ir.Value:
     return largest
 
 
-def load_line(builder: ir.IRBuilder, address: ir.Value, align: int = PIXELS) -> ir.Value:
+def load_line(address: Bytes, align: int = PIXELS) -> ir.Value:
     """Return the line at an address."""
-    return builder.load(address, align=align, typ=LINE)
+    return address.load(LINE, align)
 
 
-def splat_code(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+def splat_code(code: Number) -> ir.Value:
     """Return a line of one code."""
-    undefined = ir.Constant(LINE, ir.Undefined)
-    first = builder.insert_element(undefined, value, ir.Constant(I32, 0))
+    builder, undefined = code.builder, ir.Constant(LINE, ir.Undefined)
+    first = builder.insert_element(undefined, code.value, ir.Constant(I32, 0))
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, PIXELS), 0))
 
 
 class _Placing:
     """Bytes of lines at other places; made where a function begins."""
 
-    def __init__(self, code: Code, builder: ir.IRBuilder) -> None:
-        self._builder, features = builder, code.target.extensions
+    def __init__(self, code: Code, place: Bytes) -> None:
+        self._builder, features = place.builder, code.target.extensions
         self._has_instruction = "avx512vbmi" in features
         self._lanes = 16 if "avx512bw" in features else 8 if "avx2" in features else 0
         if not self._lanes:
-            self._room = [_line_of_memory(builder) for _ in range(2)]
+            self._room = [_line_of_memory(place) for _ in range(2)]
 
-    def placed(self, line: ir.Value, places: ir.Value) -> ir.Value:
+    def placed(self, line: ir.Value, places: Bytes) -> ir.Value:
         """Return the bytes of a line that the bytes at an address say."""
-        builder = self._builder
         if self._has_instruction:
-            return call_intrinsic(builder, PLACING, LINE, [line, load_line(builder, places)])
+            return call_intrinsic(self._builder, PLACING, LINE, [line, load_line(places)])
         if self._lanes:
-            return self._looked_up(line, load_line(builder, places))
+            return self._looked_up(line, load_line(places))
         source, target = self._room
-        builder.store(line, source, align=PIXELS)
-        with counted_loop(builder, i64(PIXELS)) as index:
-            place = builder.zext(builder.load(byte_at(builder, places, index), typ=BYTE), I64)
-            value = builder.load(byte_at(builder, source, place), typ=BYTE)
-            builder.store(value, byte_at(builder, target, index))
-        return load_line(builder, target)
+        source.store(line, PIXELS)
+        with loop(Number(self._builder, i64(PIXELS))) as index:
+            target[index] = source.narrow(places[index])
+        return load_line(target)
 
     def _looked_up(self, line: ir.Value, places: ir.Value) -> ir.Value:
         """Return the same by look-ups in each quarter of the line, of which all but one yield 0 for a place."""
@@ -170,30 +135,29 @@ class _Placing:
         return parts[0] if len(parts) == 1 else builder.shuffle_vector(parts[0], parts[1], int_constants(range(PIXELS)))
 
 
-def _line_of_memory(builder: ir.IRBuilder) -> ir.Value:
-    room = builder.alloca(ir.ArrayType(BYTE, PIXELS))
+def _line_of_memory(place: Bytes) -> Bytes:
+    room = place.builder.alloca(ir.ArrayType(BYTE, PIXELS))
     room.align = PIXELS
     # llvmlite types what is allocated by its contents, and then refuses vectors of them
-    return builder.inttoptr(builder.ptrtoint(room, I64), POINTER)
+    return Bytes(place.builder, place.builder.inttoptr(place.builder.ptrtoint(room, I64), POINTER))
 
 
-def _chosen(builder: ir.IRBuilder, masks: ir.Value, index: ir.Value) -> ir.Value:
+def _chosen(masks: Longs, index: Number | int) -> ir.Value:
     """Return 64 bits of a table as a vector."""
-    bits = builder.load(builder.gep(masks, [index], source_etype=I64), typ=I64)
-    return builder.bitcast(bits, ir.VectorType(I1, PIXELS))
+    return masks.builder.bitcast(masks[index].value, ir.VectorType(I1, PIXELS))
 
 
 def clearing_lines(code: Code) -> ir.Function:
     """Return `void (tile, pixels, number, zero, channels)`: the code `zero` where a tile has no pixel, by its bits."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        tile, pixels, number, zero, channels = args
-        is_pixel, nothing = _chosen(builder, pixels, number), splat_code(builder, zero)
-        with counted_loop(builder, channels) as channel:
-            place = byte_at(builder, tile, builder.mul(channel, i64(PIXELS)))
-            builder.store(builder.select(is_pixel, load_line(builder, place), nothing), place, align=PIXELS)
+    @code.kernel("clear_lines")
+    def kernel(tile: Bytes, pixels: Longs, number: Number, zero: Byte, channels: Number) -> None:
+        is_pixel, nothing = _chosen(pixels, number), splat_code(zero)
+        with loop(channels) as channel:
+            line = tile.at(channel * PIXELS)
+            line.store(tile.builder.select(is_pixel, load_line(line), nothing), PIXELS)
 
-    return code.function("clear_lines", [POINTER, POINTER, I64, BYTE, I64], body)
+    return kernel
 
 
 def copying_lines(code: Code) -> ir.Function:
@@ -203,24 +167,32 @@ def copying_lines(code: Code) -> ir.Function:
     tile, the place in its line of each byte, and for which bytes that counts.
     """
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        source, tile_bytes, target, begin, end, tiles, places, bits, fill, channels = args
-        placing, nothing = _Placing(code, builder), splat_code(builder, fill)
-        with counted_loop(builder, channels) as channel:
-            row = builder.mul(channel, i64(PIXELS))
+    @code.kernel("copy_lines")
+    def kernel(
+        source: Bytes,
+        tile_bytes: Number,
+        target: Bytes,
+        begin: Number,
+        end: Number,
+        tiles: Longs,
+        places: Bytes,
+        bits: Longs,
+        fill: Byte,
+        channels: Number,
+    ) -> None:
+        placing, nothing = _Placing(code, source), splat_code(fill)
+        with loop(channels) as channel:
+            row = channel * PIXELS
 
-            def entry(index: ir.Value, before: Sequence[ir.Value], row: ir.Value = row) -> list[ir.Value]:
-                number = builder.load(builder.gep(tiles, [index], source_etype=I64), typ=I64)
-                tile = byte_at(builder, source, builder.mul(number, tile_bytes))
-                line = load_line(builder, byte_at(builder, tile, row))
-                moved = placing.placed(line, byte_at(builder, places, builder.mul(index, i64(PIXELS))))
-                return [builder.select(_chosen(builder, bits, index), moved, before[0])]
+            def entry(index: Number, before: ir.Value, row: Number = row) -> ir.Value:
+                line = load_line(source.at(tiles[index] * tile_bytes).at(row))
+                moved = placing.placed(line, places.at(index * PIXELS))
+                return source.builder.select(_chosen(bits, index), moved, before)
 
-            (line,) = reduce_loop(builder, end, [nothing], entry, start=begin)
-            builder.store(line, byte_at(builder, target, row), align=PIXELS)
+            line = fold(end, nothing, entry, start=begin)
+            target.at(row).store(line, PIXELS)
 
-    types = [POINTER, I64, POINTER, I64, I64, POINTER, POINTER, POINTER, BYTE, I64]
-    return code.function("copy_lines", types, body)
+    return kernel
 
 
 def entering_lines(code: Code) -> ir.Function:
@@ -229,41 +201,60 @@ def entering_lines(code: Code) -> ir.Function:
     The source has `count` pixels of the tile next to each other, and `stride` floats from a channel to the next.
     """
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        source, stride, tile, count, places, bits, bounds, fill, channels = args
-        lanes = code.lanes(builder)
-        placing, nothing, rounding = _Placing(code, builder), splat_code(builder, fill), Rounding.read(lanes, bounds)
-        is_pixel, firsts = _chosen(builder, bits, i64(0)), range(0, PIXELS, lanes.width)
+    @code.kernel("enter_lines")
+    def kernel(
+        source: Floats,
+        stride: Number,
+        tile: Bytes,
+        count: Number,
+        places: Bytes,
+        bits: Longs,
+        bounds: Bytes,
+        fill: Byte,
+        channels: Number,
+    ) -> None:
+        lanes = code.lanes(source)
+        placing, nothing, rounding = _Placing(code, tile), splat_code(fill), Rounding.read(lanes, bounds.value)
+        is_pixel, firsts = _chosen(bits, 0), range(0, PIXELS, lanes.width)
         wanted = [_below(lanes, first, count) for first in firsts]
-        with counted_loop(builder, channels) as channel:
-            pixels = float_at(builder, source, builder.mul(channel, stride))
+        with loop(channels) as channel:
+            pixels = source.at(channel * stride)
             parts = [
-                rounding.code(rounding.quotient(lanes.load_chosen(float_at(builder, pixels, i64(first)), some)))
+                rounding.code(rounding.quotient(lanes.load_chosen(pixels.at(first).value, some)))
                 for first, some in zip(firsts, wanted, strict=True)
             ]
-            line = builder.select(is_pixel, placing.placed(joined_bytes(builder, parts), places), nothing)
-            builder.store(line, byte_at(builder, tile, builder.mul(channel, i64(PIXELS))), align=PIXELS)
+            line = placing.placed(joined_bytes(lanes.builder, parts), places)
+            line = lanes.builder.select(is_pixel, line, nothing)
+            tile.at(channel * PIXELS).store(line, PIXELS)
 
-    types = [POINTER, I64, POINTER, I64, POINTER, POINTER, POINTER, BYTE, I64]
-    return code.function("enter_lines", types, body)
+    return kernel
 
 
 def leaving_lines(code: Code) -> ir.Function:
     """Return `void (tile, target, stride, count, places, scale, zero, channels)`: the other way."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        tile, target, stride, count, places, scale, zero, channels = args
-        lanes = code.lanes(builder)
-        placing, firsts = _Placing(code, builder), range(0, PIXELS, lanes.width)
+    @code.kernel("leave_lines")
+    def kernel(
+        tile: Bytes,
+        target: Floats,
+        stride: Number,
+        count: Number,
+        places: Bytes,
+        scale: Float,
+        zero: Int,
+        channels: Number,
+    ) -> None:
+        lanes = code.lanes(tile)
+        placing, firsts = _Placing(code, tile), range(0, PIXELS, lanes.width)
         wanted = [_below(lanes, first, count) for first in firsts]
-        values = CodeValues(lanes, lanes.splat(scale), splat_int(lanes, zero))
-        with counted_loop(builder, channels) as channel:
-            line = load_line(builder, byte_at(builder, tile, builder.mul(channel, i64(PIXELS))))
-            pixels, there = placing.placed(line, places), float_at(builder, target, builder.mul(channel, stride))
+        values = CodeValues(lanes, lanes.splat(scale.value), splat_int(lanes, zero.value))
+        with loop(channels) as channel:
+            line = load_line(tile.at(channel * PIXELS))
+            pixels, there = placing.placed(line, places), target.at(channel * stride)
             for first, some in zip(firsts, wanted, strict=True):
-                lanes.store_chosen(values.of(pixels, first), float_at(builder, there, i64(first)), some)
+                lanes.store_chosen(values.of(pixels, first), there.at(first).value, some)
 
-    return code.function("leave_lines", [POINTER, POINTER, I64, I64, POINTER, FLOAT, I32, I64], body)
+    return kernel
 
 
 def rounding_pixels(code: Code) -> ir.Function:
@@ -272,23 +263,26 @@ def rounding_pixels(code: Code) -> ir.Function:
     A table says for each byte of a line where its pixel is, -1 where there is none.
     """
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        source, stride, tile, table, bounds, fill, channels = args
-        lanes = code.lanes(builder)
-        rounding, firsts = Rounding.read(lanes, bounds), range(0, PIXELS, lanes.width)
-        where = [load_ints(lanes, builder.gep(table, [i64(first)], source_etype=I32)) for first in firsts]
+    @code.kernel("round_pixels")
+    def kernel(
+        source: Floats, stride: Number, tile: Bytes, table: Ints, bounds: Bytes, fill: Byte, channels: Number
+    ) -> None:
+        lanes = code.lanes(source)
+        builder = lanes.builder
+        rounding, firsts = Rounding.read(lanes, bounds.value), range(0, PIXELS, lanes.width)
+        # the pixel of each position, the first one where there is none
+        where = [load_ints(lanes, table.at(first)) for first in firsts]
         is_pixel = [builder.icmp_signed(">=", one, lanes.ints(0)) for one in where]
         safe = [builder.select(one, index, lanes.ints(0)) for one, index in zip(is_pixel, where, strict=True)]
-        nothing = splat_int(lanes, builder.zext(fill, I32))
-        with counted_loop(builder, channels) as channel:
-            pixels = float_at(builder, source, builder.mul(channel, stride))
-            row = byte_at(builder, tile, builder.mul(channel, i64(PIXELS)))
+        nothing = splat_int(lanes, builder.zext(fill.value, I32))
+        with loop(channels) as channel:
+            pixels, row = source.at(channel * stride), tile.at(channel * PIXELS)
             for first, one, index in zip(firsts, is_pixel, safe, strict=True):
                 words = rounding.code_words(rounding.quotient(gather(lanes, pixels, index)))
                 codes = builder.trunc(builder.select(one, words, nothing), ir.VectorType(BYTE, lanes.width))
-                builder.store(codes, byte_at(builder, row, i64(first)), align=1)
+                row.at(first).store(codes, 1)
 
-    return code.function("round_pixels", [POINTER, I64, POINTER, POINTER, POINTER, BYTE, I64], body)
+    return kernel
 
 
 @dataclass(frozen=True)
@@ -318,15 +312,15 @@ class CodeValues:
 def lines_to_floats(code: Code) -> ir.Function:
     """Return `void (lines, y, scale, zero, channels)`: the values of a tile of codes."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        lines, y, scale, zero, channels = args
-        lanes = code.lanes(builder)
-        values = CodeValues(lanes, lanes.splat(scale), splat_int(lanes, zero))
-        with counted_loop(builder, builder.mul(channels, i64(PIXELS)), lanes.width) as start:
-            codes = builder.load(byte_at(builder, lines, start), align=1, typ=ir.VectorType(BYTE, lanes.width))
-            lanes.store(values.of_bytes(codes), float_at(builder, y, start))
+    @code.kernel("lines_to_floats")
+    def kernel(lines: Bytes, y: Floats, scale: Float, zero: Int, channels: Number) -> None:
+        lanes = code.lanes(lines)
+        values = CodeValues(lanes, lanes.splat(scale.value), splat_int(lanes, zero.value))
+        with loop(channels * PIXELS, lanes.width) as start:
+            codes = lines.at(start).load(ir.VectorType(BYTE, lanes.width), 1)
+            lanes.store(values.of_bytes(codes), y.at(start))
 
-    return code.function("lines_to_floats", [POINTER, POINTER, FLOAT, I32, I64], body)
+    return kernel
 
 
 def joined_bytes(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
@@ -339,7 +333,7 @@ def joined_bytes(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
     return rest[0]
 
 
-def _below(lanes: Lanes, first: int, count: ir.Value) -> ir.Value:
+def _below(lanes: Lanes, first: int, count: Number) -> ir.Value:
     """Return which lanes, counted from `first`, are below a count."""
     numbers = int_constants(range(first, first + lanes.width))
-    return lanes.builder.icmp_signed("<", numbers, splat_int(lanes, lanes.builder.trunc(count, I32)))
+    return lanes.builder.icmp_signed("<", numbers, splat_int(lanes, count.narrow(I32).value))

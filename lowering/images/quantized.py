@@ -31,6 +31,7 @@ from ..llvm.builder import (
     reduce_loop,
 )
 from ..llvm.intrinsics import call_intrinsic
+from ..llvm.values import Bytes
 from ..llvm.vectors import FLOAT, int_constants
 from ..quantized.byte_lanes import multiplies_bytes
 from ..quantized.lookup_layer import LayerEnd
@@ -187,7 +188,7 @@ def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
 
     def channel(number: ir.Value) -> None:
         def tile(index: ir.Value, totals: Sequence[ir.Value]) -> list[ir.Value]:
-            line = load_line(builder, image.tile(source, index, number))
+            line = load_line(Bytes(builder, image.tile(source, index, number)))
             return [builder.add(totals[0], builder.zext(line, words))]
 
         (sums,) = reduce_loop(builder, i64(tiles), [ir.Constant(words, [0] * PIXELS)], tile)

@@ -7,18 +7,19 @@
 A tile before the first one, or behind the last one, is a row that all its channels share.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 from llvmlite import ir
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...kernels.tile_widths import PIXELS
 from ..kernels.kernel_form import activated, activation_key
-from ..llvm.builder import FLOAT_BYTES, I64, POINTER, Code, counted_loop, float_at, i64
-from ..llvm.values import I1
-from ..llvm.vectors import FLOAT, Lanes
+from ..llvm.builder import Code
+from ..llvm.flow import loop, select
+from ..llvm.values import FLOAT_BYTES, I1, Bytes, Floats, Number
+from ..llvm.vectors import Lanes
 from .geometry import PhaseTap
 
 Work = Literal["copy", "weigh", "largest", "mean"]
@@ -28,29 +29,76 @@ OUTSIDE_FLOATS: Final = 2 * PIXELS
 
 OUTSIDE_FIRST: Final = PIXELS // 2
 
+P = TypeVar("P", Floats, Bytes)
+
+
+class Part(NamedTuple):
+    """A tile, counted from the one at hand, in which a vector lies, and the position there at which it begins."""
+
+    tile: int
+    offset: int
+
 
 @dataclass(frozen=True)
-class WindowForm:
-    """The form of windows: taps, the pitch, the channels of a phase, floats between tiles, and what is done."""
+class Taps:
+    """The taps of windows, the pitch, the channels of a phase, and values between tiles: floats or codes."""
 
     taps: tuple[PhaseTap, ...]
     pitch: int
     channels: int
     tile_values: int
+
+    @property
+    def words(self) -> str:
+        """What a function's name says of them."""
+        taps = "_".join(f"{tap.phase}p{tap.row}r{tap.column}".replace("-", "m") for tap in self.taps)
+        return f"{self.pitch}_{self.channels}_{self.tile_values}_{taps}"
+
+    def parts(self, tap: int, first: int, width: int) -> list[Part]:
+        """Return where a vector of a tap lies whose results begin at a position: in one tile, or also in the next."""
+        distance = self.taps[tap].row * self.pitch + self.taps[tap].column
+        tile, offset = divmod(distance + first, PIXELS)
+        ends = offset + width > PIXELS
+        return [Part(tile, offset), Part(tile + 1, offset - PIXELS)] if ends else [Part(tile, offset)]
+
+
+class TapRows(Generic[P]):
+    """The rows of the tiles around one: of each the address of its first channel, and values from a channel on."""
+
+    def __init__(self, taps: Taps, tile: P, number: Number, tiles: Number, outside: tuple[P, int]) -> None:
+        self._taps, self._tile, self._number, self._tiles, self._outside = taps, tile, number, tiles, outside
+        self._rows: dict[tuple[int, int], tuple[P, Number]] = {}
+
+    def prepare(self, tap: int, parts: Sequence[Part]) -> None:
+        """Emit the addresses of the tiles of a vector, in front of the loop; outside all channels share a row."""
+        taps, phase = self._taps, self._taps.taps[tap].phase
+        for distance, _ in parts:
+            if (phase, distance) in self._rows:
+                continue
+            inside = (self._number + distance).unsigned("<", self._tiles)
+            row, middle = self._outside
+            outside = row.at(middle)
+            start = distance * taps.tile_values + phase * taps.channels * PIXELS
+            address = select(inside, self._tile.at(start), outside)
+            self._rows[phase, distance] = address, select(inside, self._number.constant(PIXELS), 0)
+
+    def addresses(self, channel: Number, tap: int, parts: Sequence[Part]) -> Iterator[P]:
+        """Yield the addresses of the parts of a vector."""
+        rows = [self._rows[self._taps.taps[tap].phase, distance] for distance, _ in parts]
+        return (row.at(channel * step + offset) for (row, step), (_, offset) in zip(rows, parts, strict=True))
+
+
+@dataclass(frozen=True)
+class WindowForm(Taps):
+    """The form of windows of floats, and what is done with them."""
+
     work: Work
     activation: ActivationAttr | None = None
 
     @property
-    def distances(self) -> list[int]:
-        """The positions from a result to each tap."""
-        return [tap.row * self.pitch + tap.column for tap in self.taps]
-
-    @property
     def key(self) -> str:
         """A name for the function."""
-        taps = "_".join(f"{tap.phase}p{tap.row}r{tap.column}".replace("-", "m") for tap in self.taps)
-        sizes = f"{self.pitch}_{self.channels}_{self.tile_values}"
-        return f"windows_{self.work}_{sizes}_{taps}_{activation_key(self.activation)}"
+        return f"windows_{self.work}_{self.words}_{activation_key(self.activation)}"
 
 
 def windows(code: Code, form: WindowForm) -> ir.Function:
@@ -60,54 +108,56 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
     [channels, taps] and a bias; `largest` takes the largest; `mean` sums them, times `factors` [64].
     """
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        _Windows(code.lanes(builder), form, args).emit()
-
-    return code.function(form.key, [POINTER, I64, I64, *[POINTER] * 4, I64], body)
-
-
-class _Row:
-    """The address of a tile's first channel, and the floats from a channel to the next one."""
-
-    def __init__(self, address: ir.Value, stride: ir.Value) -> None:
-        self.address = address
-        self.stride = stride
-
-
-class _Windows:
-    def __init__(self, lanes: Lanes, form: WindowForm, args: Sequence[ir.Argument]) -> None:
-        self.lanes, self.form, self.builder = lanes, form, lanes.builder
-        self.tile, self.number, self.tiles, self.outside, self.target, self.factors, self.bias, self.channels = args
-        self._rows: dict[tuple[int, int], _Row] = {}
-
-    def emit(self) -> None:
-        """Emit the loop over channels."""
-        builder, form, taps = self.builder, self.form, range(len(self.form.taps))
+    @code.kernel(form.key)
+    def kernel(
+        tile: Floats,
+        number: Number,
+        tiles: Number,
+        outside: Floats,
+        target: Floats,
+        factors: Floats,
+        bias: Floats,
+        channels: Number,
+    ) -> None:
+        lanes = code.lanes(tile)
+        rows = TapRows(form, tile, number, tiles, (outside, OUTSIDE_FIRST))
+        work = _Windows(lanes, form, rows, factors, bias)
+        starts, taps = range(0, PIXELS, lanes.width), range(len(form.taps))
         for tap in taps:
-            for first in range(0, PIXELS, self.lanes.width):
-                self._prepare(tap, first)
-        with counted_loop(builder, self.channels) as channel:
-            for first in range(0, PIXELS, self.lanes.width):
+            for first in starts:
+                rows.prepare(tap, form.parts(tap, first, lanes.width))
+        with loop(channels) as channel:
+            for first in starts:
                 if form.work == "copy":
                     for tap in taps:
-                        row = builder.add(builder.mul(channel, i64(len(taps))), i64(tap))
-                        self._store(self._load(channel, tap, first), row, first)
+                        row = channel * len(taps) + tap
+                        value = work.load(channel, tap, first)
+                        lanes.store(value, target.at(row * PIXELS + first), FLOAT_BYTES * lanes.width)
                 else:
-                    self._store(self._reduced(channel, first), channel, first)
+                    value = work.reduced(channel, first)
+                    lanes.store(value, target.at(channel * PIXELS + first), FLOAT_BYTES * lanes.width)
 
-    def _store(self, value: ir.Value, row: ir.Value, first: int) -> None:
-        index = self.builder.add(self.builder.mul(row, i64(PIXELS)), i64(first))
-        self.lanes.store(value, float_at(self.builder, self.target, index), FLOAT_BYTES * self.lanes.width)
+    return kernel
 
-    def _reduced(self, channel: ir.Value, first: int) -> ir.Value:
+
+@dataclass(frozen=True)
+class _Windows:
+    """The work on windows: `factors` and `bias` as `windows` says."""
+
+    lanes: Lanes
+    form: WindowForm
+    rows: TapRows[Floats]
+    factors: Floats
+    bias: Floats
+
+    def reduced(self, channel: Number, first: int) -> ir.Value:
         """Return what becomes of the taps of a vector of positions."""
-        builder, lanes, count = self.builder, self.lanes, len(self.form.taps)
-        values = (self._load(channel, tap, first) for tap in range(count))
+        lanes, count = self.lanes, len(self.form.taps)
+        values = (self.load(channel, tap, first) for tap in range(count))
         if self.form.work == "weigh":
-            total: ir.Value = lanes.splat(builder.load(float_at(builder, self.bias, channel), typ=FLOAT))
+            total: ir.Value = lanes.splat(self.bias[channel])
             for tap, value in enumerate(values):
-                entry = builder.add(builder.mul(channel, i64(count)), i64(tap))
-                factor = lanes.splat(builder.load(float_at(builder, self.factors, entry), typ=FLOAT))
+                factor = lanes.splat(self.factors[channel * count + tap])
                 total = lanes.fma(factor, value, total)
             (total,) = activated(lanes, self.form.activation, [total])
             return total
@@ -115,37 +165,15 @@ class _Windows:
         for value in values:
             total = lanes.max(total, value) if self.form.work == "largest" else lanes.add(total, value)
         if self.form.work == "mean":
-            total = lanes.mul(total, lanes.load(float_at(builder, self.factors, i64(first))))
+            total = lanes.mul(total, lanes.load(self.factors.at(first)))
         return total
 
-    def _places(self, tap: int, first: int) -> list[tuple[int, int]]:
-        """Return the tiles, counted from this one, in which a vector of a tap lies, and its offset in each."""
-        tile, offset = divmod(self.form.distances[tap] + first, PIXELS)
-        ends = offset + self.lanes.width > PIXELS
-        return [(tile, offset), (tile + 1, offset - PIXELS)] if ends else [(tile, offset)]
-
-    def _prepare(self, tap: int, first: int) -> None:
-        """Emit the addresses of the tiles in which a vector lies, in front of the loop."""
-        builder, form, phase = self.builder, self.form, self.form.taps[tap].phase
-        for distance, _ in self._places(tap, first):
-            if (phase, distance) in self._rows:
-                continue
-            start = i64(distance * form.tile_values + phase * form.channels * PIXELS)
-            inside = builder.icmp_unsigned("<", builder.add(self.number, i64(distance)), self.tiles)
-            outside = float_at(builder, self.outside, i64(OUTSIDE_FIRST))
-            address = builder.select(inside, float_at(builder, self.tile, start), outside)
-            self._rows[phase, distance] = _Row(address, builder.select(inside, i64(PIXELS), i64(0)))
-
-    def _load(self, channel: ir.Value, tap: int, first: int) -> ir.Value:
+    def load(self, channel: Number, tap: int, first: int) -> ir.Value:
         """Return a vector of a tap."""
-        builder, lanes, places = self.builder, self.lanes, self._places(tap, first)
-        loaded: list[ir.Value] = []
-        for distance, offset in places:
-            row = self._rows[self.form.taps[tap].phase, distance]
-            index = builder.add(builder.mul(channel, row.stride), i64(offset))
-            loaded.append(lanes.load(float_at(builder, row.address, index)))
+        lanes, parts = self.lanes, self.form.parts(tap, first, self.lanes.width)
+        loaded = [lanes.load(address) for address in self.rows.addresses(channel, tap, parts)]
         if len(loaded) == 1:
             return loaded[0]
-        here = PIXELS - places[0][1]
+        here = PIXELS - parts[0].offset
         chosen = ir.Constant(ir.VectorType(I1, lanes.width), [int(lane < here) for lane in range(lanes.width)])
         return lanes.select(chosen, loaded[0], loaded[1])

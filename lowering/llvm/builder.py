@@ -134,14 +134,16 @@ class Code:
         builder.ret_void()
         return function
 
-    def kernel(self, key: str, *, exported: bool = False) -> Callable[[Callable[..., None]], ir.Function]:
+    def kernel(
+        self, key: str, *, exported: bool = False, rest: int = 0
+    ) -> Callable[[Callable[..., None]], ir.Function]:
         """Return a decorator: a function whose parameters are kinds of values becomes the function `key` of the module.
 
-        `def body(x: Floats, rows: Number) -> None` has arguments of these types by these names.
+        `def body(x: Floats, rows: Number) -> None` has arguments of these types by these names; `*arrays` are `rest`.
         """
 
         def define(body: Callable[..., None]) -> ir.Function:
-            kinds = kinds_of(body)
+            kinds = kinds_of(body, rest)
 
             def fill(builder: ir.IRBuilder, arguments: Sequence[ir.Argument]) -> None:
                 body(*(kind(builder, argument) for kind, argument in zip(kinds, arguments, strict=True)))

@@ -204,6 +204,30 @@ class Number(Value):
         return Number(self.builder, self.builder.select(holds, self.value, operand))
 
 
+class Byte(Number):
+    """A number of 8 bits, as an argument."""
+
+    __slots__ = ()
+
+    argument_type = BYTE
+
+
+class Int(Number):
+    """A number of 32 bits, as an argument."""
+
+    __slots__ = ()
+
+    argument_type = I32
+
+
+class Float(Value):
+    """A float, as an argument."""
+
+    __slots__ = ()
+
+    argument_type = FLOAT
+
+
 class Product(Value):
     """A product of two numbers with their signs."""
 
