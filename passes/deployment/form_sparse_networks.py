@@ -23,7 +23,7 @@ cost less than leaving the network and coming back. What stands at the ends of a
 onnxruntime, such as a sigmoid of many values, stays there: see `redpebble.passes.deployment.dear_ends`.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from typing import Final, NamedTuple
@@ -36,26 +36,28 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException, VerifyException
 
-from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS
+from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
 from ...dialect.ops.attention import Attention
 from ...dialect.ops.constants import SparseConstantOp
-from ...dialect.ops.elementwise import ActivateOp, AddOp, MulOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp
 from ...dialect.ops.foreign import INT64, ForeignOp
 from ...dialect.ops.graphs.attend_edges import OVER_EDGES
 from ...dialect.ops.graphs.attend_sorted import OVER_SORTED
 from ...dialect.ops.graphs.edges_of_call import EdgeListOp, SortEdgesOp
-from ...dialect.ops.images import Conv2dOp, QuantizedConv2dOp
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.movement import ReshapeOp
 from ...dialect.ops.quantized_layers import QuantizedLayersOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.sparse_network import SparseNetworkOp
-from ...dialect.provenance import node_name, set_provenance, value_name
+from ...dialect.provenance import VALUES, node_name, set_provenance, take_value_names, value_name
 from ...dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from ...dialect.symbolic_sizes import Size, SymbolicShape
 from ...dialect.tensors import DYNAMIC, shape_of
+from ...kernels.activation_prices import activation_us, runtime_activation_us
+from ...kernels.dense_work import OVERHEADS
 from ...kernels.families import is_dense
-from ...kernels.machine import Machine, MachineOptions
+from ...kernels.machine import DEFAULT_PRICES, Machine, MachineOptions
 from ..analysis.clusters import Cluster, boundary_of, clusters_of
 from ..analysis.dominance import moving_ops
 from ..analysis.rowwise import Rows, dynamic_operands
@@ -69,17 +71,82 @@ from ..images.image_layers import (
     is_sparse_convolution,
     network_us,
     pixels_of,
+    reads_or_yields_codes,
 )
 from ..kernels.kernels_at_rows import ANY_ROWS, ChosenKernels, gains
 from ..rewriting.outline import computing_ops, outline
 from ..rewriting.replacing import pass_on
-from .dear_ends import (
-    Activated,
-    dear_ends,
-    is_dear_activation,
-    is_dear_image,
-    split_ends,
-)
+
+# Ends of sparse networks that stay with the runtime: what it computes in less time, where leaving it costs no more.
+
+CERTAIN: Final = 1.15
+"""Time of an activation over onnxruntime's from which on it is longer for certain."""
+
+Activated = LinearOp | Conv2dOp | Depthwise2dOp
+"""Layers that an activation can be taken from."""
+
+
+def node_us(machine: Machine) -> float:
+    """Return the microseconds of one more node."""
+    return OVERHEADS.get(machine.prices, OVERHEADS[DEFAULT_PRICES]).node
+
+
+def dear_ends(ops: Sequence[Operation], is_dear: Callable[[Operation, Sequence[Operation]], bool]) -> set[Operation]:
+    """Return what ops lose at their ends, one after the other, as long as one `is_dear` beside those that are left."""
+    left = list(ops)
+    while (end := next((op for op in left if _is_end(op, left) and is_dear(op, left)), None)) is not None:
+        left.remove(end)
+    return {*ops} - {*left}
+
+
+def is_dear_image(op: Operation, ops: Sequence[Operation], shares: ImageShares) -> bool:
+    """Return whether a network of images takes longer with an op at its end than without it, and the runtime's node."""
+    if not isinstance(op, ActivateOp | BinaryOp | Pool2dOp | Resample2dOp) or reads_or_yields_codes(op):
+        return False
+    without = network_us([one for one in ops if one is not op], shares)
+    return without + dense_us([op], shares) + node_us(shares.machine) < network_us(ops, shares)
+
+
+def is_dear_activation(activation: ActivationAttr | None, values: int, machine: Machine) -> bool:
+    """Return whether an activation of so many values at an end takes longer here than as a node of the runtime."""
+    if activation is None or activation.kind in {*OF_FEW_INSTRUCTIONS, "quantize"}:
+        return False
+    kind = activation.kind
+    ours, theirs = activation_us(kind, machine), runtime_activation_us(kind, machine)
+    return ours > CERTAIN * theirs and values * (ours - theirs) > node_us(machine)
+
+
+def split_ends(
+    ops: Sequence[Operation], is_dear: Callable[[Activated], bool], shapes: MutableMapping[SSAValue, SymbolicShape]
+) -> list[ActivateOp]:
+    """Take from layers at the end of `ops` the activations that are dear, in place: they stand nowhere yet.
+
+    The shapes of their results are added to `shapes`.
+    """
+    made: list[ActivateOp] = []
+    for op in ops:
+        if not isinstance(op, Activated) or op.activation is None or not _ends(op, ops) or not is_dear(op):
+            continue
+        activate = ActivateOp(op.result, op.activation)
+        op.result.replace_uses_with_if(activate.result, lambda use, made=activate: use.operation is not made)
+        op.activation = None
+        take_value_names(op, activate)
+        # what it yields now has no name in the model
+        op.attributes.pop(VALUES, None)
+        op.result.name_hint = None
+        shapes[activate.result] = shapes[op.result]
+        made.append(activate)
+    return made
+
+
+def _is_end(op: Operation, ops: Collection[Operation]) -> bool:
+    return len(ops) > 1 and (_ends(op, ops) or all(value.owner not in ops for value in dynamic_operands(op)))
+
+
+def _ends(op: Operation, ops: Collection[Operation]) -> bool:
+    """Return whether nothing among `ops` reads what an op yields."""
+    return all(use.operation not in ops for result in op.results for use in result.uses)
+
 
 LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | QuantizedConv2dOp | OVER_EDGES | OVER_SORTED
 """Ops after which a network is called."""

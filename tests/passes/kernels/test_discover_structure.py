@@ -14,9 +14,8 @@ from redpebble.dialect.reports.module_report import layer_reports
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.models.radixnet import RadixNet, radixnet_patterns
 from redpebble.models.structured import PANEL_ROWS, n_of_m, panels
-from redpebble.passes.analysis.structure_facts import facts_of
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
-from redpebble.passes.kernels.discover_structure import DiscoverStructure
+from redpebble.passes.kernels.discover_structure import DiscoverStructure, facts_of
 from redpebble.passes.simplify.sparsify import Sparsify
 from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.sparse.csr import CsrPattern
