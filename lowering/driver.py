@@ -20,23 +20,18 @@ from ..dialect.shape_inference import symbolic_shapes
 from ..dialect.symbolic_sizes import NAME, SymbolicShape, product
 from ..dialect.tensors import byte_kind
 from .cpu_target import CpuTarget
-from .llvm.builder import I64, POINTER, Code, entry_of
+from .llvm.builder import Code
 from .llvm.call_tables import ConstantTable, SizeTable, values_of_constant
+from .llvm.values import Floats
 from .program import LeastSize, Program, Step, Temporary, Tensor
 from .steps import StepKind, kind_of
 from .tile_sharing import TileSharing
-from .tiles.row_major import RowMajorStep, RowRange, Sharing
+from .tiles.row_major import RowMajorStep, Sharing, StepArguments
 from .tiles.row_major_buffers import RowMajorBuffers, returned_values, root
 
 Tensors = tuple[Tensor, ...]
 
 BYTE_DTYPES = {"u8": "uint8", "s8": "int8"}
-
-STEP_ARGUMENTS = (POINTER, POINTER, POINTER, POINTER, I64, I64)
-"""buffers, constants, sizes, scratch, begin, end."""
-
-SHARED_ARGUMENTS = (*STEP_ARGUMENTS, POINTER, POINTER, POINTER, I64, I64)
-"""Arguments of a step, then scratch of the thread, barrier, team, number of the thread, threads."""
 
 
 def lower(module: ModuleOp, target: CpuTarget) -> Program:
@@ -116,30 +111,34 @@ class Lowering:
         return Step(symbol, rows, tiled, kind.may_fail)
 
     def _emit_function(self, symbol: str, op: Operation, kind: StepKind, *, are_together: bool = False) -> None:
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            used = kind.emit(op, self._step(builder, args, [*op.operands[: kind.read], *op.results]))
+        def emit(given: StepArguments, sharing: Sharing | None) -> None:
+            used = kind.emit(op, self._step(given, [*op.operands[: kind.read], *op.results], sharing))
             self.scratch_bytes = max(self.scratch_bytes, used or 0)
 
-        self.code.function(symbol, SHARED_ARGUMENTS if are_together else STEP_ARGUMENTS, body, exported=True)
+        def together(given: StepArguments, sharing: Sharing) -> None:
+            emit(given, sharing)
+
+        def apart(given: StepArguments) -> None:
+            emit(given, None)
+
+        self.code.kernel(symbol, exported=True)(together if are_together else apart)
 
     def _step(
-        self, builder: ir.IRBuilder, args: Sequence[ir.Argument], values: Sequence[SSAValue] = ()
+        self, given: StepArguments, values: Sequence[SSAValue] = (), sharing: Sharing | None = None
     ) -> RowMajorStep:
-        """Return the code of a step that reads and writes some values; further arguments are those of a shared one."""
-        buffers, constants, sizes, scratch, begin, end, *shared = args
+        """Return the code of a step that reads and writes some values."""
         known = [value for value in values if not isinstance(value.owner, SparseConstantOp)]
         return RowMajorStep(
             self.code,
-            builder,
             self.sizes,
-            sizes,
+            given.sizes,
             self.constants,
-            constants,
+            given.constants,
             self.tiles.constants_of,
-            {value: self._pointer(builder, buffers, constants, value) for value in known},
-            scratch,
-            RowRange(begin, end),
-            Sharing(*shared) if shared else None,
+            {value: self._pointer(given, value) for value in known},
+            given.scratch,
+            given.rows,
+            sharing,
         )
 
     def _zeroed(self, ops: Sequence[Operation]) -> Iterator[int]:
@@ -154,26 +153,26 @@ class Lowering:
     def _emit_copies(self, index: int) -> Step:
         """Emit the copies of what is returned but has its buffer elsewhere."""
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            step, (buffers, constants, *_) = self._step(builder, args), args
+        @self.code.kernel(f"step{index}", exported=True)
+        def _(given: StepArguments) -> None:
+            step = self._step(given)
             for value, output in self.buffers.copies:
-                source = self._pointer(builder, buffers, constants, value)
-                target = entry_of(builder, buffers, len(self.func.args) + output, POINTER)
+                source = self._pointer(given, value)
+                target = given.buffers[len(self.func.args) + output].cast(Floats)
                 step.emit_copy(source, target, product(self.shapes[value]), is_bytes=byte_kind(value.type) is not None)
 
-        self.code.function(f"step{index}", STEP_ARGUMENTS, body, exported=True)
         return Step(f"step{index}", None)
 
-    def _pointer(self, builder: ir.IRBuilder, buffers: ir.Value, constants: ir.Value, value: SSAValue) -> ir.Value:
+    def _pointer(self, given: StepArguments, value: SSAValue) -> Floats:
         """Return the address of a row-major value."""
         owner = root(value)
         if not is_constant(owner):
-            return entry_of(builder, buffers, self.buffers.buffer(value), POINTER)
+            return given.buffers[self.buffers.buffer(value)].cast(Floats)
         key = (owner, "values")
         if not self.constants.has(key):
             assert isinstance(owner.owner, Operation)
             self.constants.add(key, values_of_constant, owner.owner)
-        return self.constants.pointers(builder, constants, key)[0]
+        return self.constants.pointers(given.constants, key)[0].cast(Floats)
 
 
 def _tensors(

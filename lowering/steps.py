@@ -39,6 +39,7 @@ from .graphs.sorted_edges import SortedStep, SortStep, sort_tiles, sorted_sum_ro
 from .graphs.step import EdgeStep, edge_rows, edge_tiles
 from .images.step import ImageStep, image_tiles
 from .llvm.call_tables import SizeTable
+from .llvm.values import Longs
 from .program import EqualSizes, TiledRows
 from .quantized.step import QuantizedStep, quantized_rows, quantized_scratch_bytes, quantized_tiles
 from .tiles import row_major
@@ -79,29 +80,34 @@ class StepKind:
 
 def _tiles(op: TileOp, step: RowMajorStep) -> int:
     known = step.tile_constants(op)
-    table = known.pointers(step.builder, step.constant_table)
+    table = known.pointers(step.constant_table)
     tile_step = TileStep(known.number, step.pointers, known.table, table, step.scratch, step.rows)
-    return emit_tile_loop(step.code, step.builder, op, tile_step, step.sharing)
+    return emit_tile_loop(step.code, op, tile_step, step.sharing)
 
 
 def _images(op: ImageNetworkOp, step: RowMajorStep) -> int:
-    images = step.value(step.sizes.shapes[op.inputs[0]][0]) if op.has_found_codes else None
+    images = step.number(step.sizes.shapes[op.inputs[0]][0]).value if op.has_found_codes else None
     tables = step.constants, step.constant_table
-    image = ImageStep(step.code, step.builder, op, tables, step.pointers, step.scratch, step.sharing, images)
-    return image.emit(*step.rows)
+    addresses = {value: pointer.value for value, pointer in step.pointers.items()}
+    scratch = step.scratch
+    image = ImageStep(step.code, scratch.builder, op, tables, addresses, scratch.value, step.sharing, images)
+    return image.emit(*(row.value for row in step.rows))
 
 
 def _attention(op: Attention, step: RowMajorStep) -> int:
-    attention = AttentionStep(step.code, step.builder, step.sizes, step.size_table, op, step.pointers, step.scratch)
-    attention.emit(Range(*step.rows))
+    addresses, scratch = {value: pointer.value for value, pointer in step.pointers.items()}, step.scratch
+    tables = step.sizes, step.size_table
+    attention = AttentionStep(step.code, scratch.builder, *tables, op, addresses, scratch.value)
+    attention.emit(Range(*(row.value for row in step.rows)))
     return attention_scratch_bytes(op)
 
 
 def _quantized_layers(op: QuantizedLayersOp, step: RowMajorStep) -> int:
-    values = step.value(product(step.sizes.shapes[op.x])) if op.is_dynamic else None
-    tables = step.constants, step.constant_table
-    layers = QuantizedStep(step.code, step.builder, op, *tables, step.scratch, values)
-    layers.emit(step.pointers[op.x], step.pointers[op.result], *step.rows)
+    values = step.number(product(step.sizes.shapes[op.x])).value if op.is_dynamic else None
+    tables, scratch = (step.constants, step.constant_table), step.scratch
+    layers = QuantizedStep(step.code, scratch.builder, op, *tables, scratch.value, values)
+    rows = (row.value for row in step.rows)
+    layers.emit(step.pointers[op.x].value, step.pointers[op.result].value, *rows)
     return quantized_scratch_bytes(op)
 
 
@@ -115,7 +121,7 @@ def _over_edges(op: AggregateOp | AttendEdgesOp, step: RowMajorStep) -> None:
 
 
 def _edge_list(op: EdgeListOp, step: RowMajorStep) -> int:
-    EdgeListStep(op, step, step.scratch).emit()
+    EdgeListStep(op, step, step.scratch.cast(Longs)).emit()
     return FAILURE_BYTES
 
 

@@ -10,8 +10,8 @@ from llvmlite import ir
 
 from ..dialect.ops.tile import TileOp
 from .code_key import ops_of_tile, tile_key
-from .llvm.builder import I64, POINTER
 from .llvm.call_tables import ConstantTable, packed_in_threads
+from .llvm.values import I64, POINTER
 from .tiles.row_major import TileConstants
 
 

@@ -23,21 +23,14 @@ from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.tile import TileOp
 from ...dialect.reports.module_report import module_report
 from ...lowering.cpu_target import CpuTarget
-from ...lowering.driver import STEP_ARGUMENTS
 from ...lowering.kernels.elementwise import activate
-from ...lowering.llvm.builder import (
-    FLOAT_BYTES,
-    I64,
-    POINTER,
-    Code,
-    byte_at,
-    counted_loop,
-    entry_of,
-    i64,
-)
+from ...lowering.llvm.builder import Code
 from ...lowering.llvm.call_tables import ConstantTable
+from ...lowering.llvm.flow import call, loop
+from ...lowering.llvm.values import FLOAT_BYTES, I64, POINTER, Bytes, Floats, Number, Pointers
 from ...lowering.program import Program, Step
 from ...lowering.tiles.emitters import emit
+from ...lowering.tiles.row_major import StepArguments
 from ...lowering.tiles.tile_code import RowBlock, TileCode
 from ...lowering.tiles.tile_memory import features_of, plan_tile
 from .block_layout import HEIGHT, PACK, UNPACK, block_floats
@@ -84,11 +77,10 @@ def heights_of(func: FuncOp, tile: TileOp) -> Sequence[int]:
     return [*_heights(func.arg_attrs, len(tile.inputs)), *_heights(func.res_attrs, len(tile.outputs))]
 
 
-def _emit_copy(tile: TileCode, value: SSAValue, source: ir.Value | None, target: ir.Value | None) -> None:
+def _emit_copy(tile: TileCode, value: SSAValue, source: Floats | None, target: Floats | None) -> None:
     """Emit a copy of a value's features; None is where the tile keeps it."""
     inside = tile.pointer(value)
-    arguments = [source or inside, target or inside, i64(features_of(value))]
-    tile.builder.call(activate(tile.code, None, tile.width), arguments)
+    call(activate(tile.code, None, tile.width), source or inside, target or inside, features_of(value))
 
 
 @dataclass(frozen=True)
@@ -113,21 +105,17 @@ class _Blocks:
             for count, height in zip(features, self.heights, strict=True)
         ]
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            buffers, table, _, scratch, begin, end = args
-            outer = [entry_of(builder, buffers, index, POINTER) for index in range(len(features))]
-            with counted_loop(builder, builder.sub(end, begin), width) as done:
-                row = builder.add(begin, done)
-                left = builder.sub(end, row)
-                count = builder.select(builder.icmp_signed("<", left, i64(width)), left, i64(width))
-                block = builder.udiv(row, i64(width))
-                pointers = [
-                    byte_at(builder, pointer, builder.mul(block, i64(distance)))
-                    for pointer, distance in zip(outer, apart, strict=True)
-                ]
-                builder.call(inner, [*pointers, table, scratch, count])
+        @self.code.kernel(self.name, exported=True)
+        def _(given: StepArguments) -> None:
+            outer = [given.buffers[index] for index in range(len(features))]
+            begin, end = given.rows
+            with loop(end - begin, width) as done:
+                row = begin + done
+                count = (end - row).smaller(width)
+                block = row // width
+                pointers = [pointer.after(block * distance) for pointer, distance in zip(outer, apart, strict=True)]
+                call(inner, pointers, given.constants, given.scratch, count)
 
-        self.code.function(self.name, STEP_ARGUMENTS, body, exported=True)
         return scratch_bytes
 
     def _emit_block(self) -> tuple[ir.Function, int]:
@@ -135,10 +123,10 @@ class _Blocks:
         memory, count = plan_tile(self.tile, self.width), len(self.tile.inputs)
 
         def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            *outer, table, scratch, samples = args
-            placed = self._pointers(outer)
-            tables = (self.constants, table)
-            tile = TileCode(self.code, builder, tables, self.width, scratch, memory.spans, placed=placed)
+            outer = [Floats(builder, one) for one in args[:-3]]
+            tables, scratch = (self.constants, Pointers(builder, args[-3])), Bytes(builder, args[-2])
+            samples, placed = Number(builder, args[-1]), self._pointers(outer)
+            tile = TileCode(self.code, tables, self.width, scratch, memory.spans, placed=placed)
             for value, pointer, height in zip(self._arguments, outer[:count], self.heights[:count], strict=True):
                 if not height:
                     tile.load_rows(value, RowBlock(pointer, samples))
@@ -153,16 +141,16 @@ class _Blocks:
                 elif placed.get(value) is not pointer:
                     _emit_copy(tile, value, None, pointer)
 
-        arguments = [POINTER] * (count + len(self.tile.outputs) + 2) + [I64]
-        return self.code.function(f"{self.name}_block", arguments, body), memory.total
+        types = [POINTER] * (count + len(self.tile.outputs) + 2) + [I64]
+        return self.code.function(f"{self.name}_block", types, body), memory.total
 
     @property
     def _arguments(self) -> list[SSAValue]:
         return list(self.tile.body.block.args)
 
-    def _pointers(self, outer: Sequence[ir.Value]) -> dict[SSAValue, ir.Value]:
+    def _pointers(self, outer: Sequence[Floats]) -> dict[SSAValue, Floats]:
         """Return where values lie outside of scratch memory; not so for what is joined or split."""
-        pointers: dict[SSAValue, ir.Value] = {}
+        pointers: dict[SSAValue, Floats] = {}
         values = [*self._arguments, *self.tile.yielded]
         for value, pointer, height in zip(values, outer, self.heights, strict=True):
             if height and value not in pointers and not _is_joined_or_split(value):

@@ -17,6 +17,7 @@ from ...dialect.symbolic_sizes import Size, SymbolicShape
 from ...dialect.tensors import shape_of
 from ..llvm.builder import POINTER, Code, counted_loop, float_at, i64
 from ..llvm.call_tables import SizeTable
+from ..llvm.values import Longs
 from ..program import EqualSizes, TiledRows, TileTime
 from .block import BlockArguments, query_block
 from .form import WIDTHS, AttentionForm, BufferOffsets
@@ -81,7 +82,7 @@ class AttentionStep:
     code: Code
     builder: ir.IRBuilder
     sizes: SizeTable
-    size_table: ir.Value
+    size_table: Longs
     op: Attention
     pointers: dict[SSAValue, ir.Value]
     """The address of each operand and result, row-major floats."""
@@ -106,7 +107,7 @@ class AttentionStep:
         return _divided_up(self.builder, queries, i64(WIDEST))
 
     def _value(self, size: Size) -> ir.Value:
-        return self.sizes.value(self.builder, self.size_table, size)
+        return self.sizes.number(self.size_table, size).value
 
     def _emit_block(self, sample: ir.Value, head: ir.Value, query: ir.Value) -> None:
         """Emit a block of queries from one on, by the narrowest code that takes them all."""

@@ -16,13 +16,9 @@ from typing import ClassVar, Generic, Self, TypeVar, overload
 
 from llvmlite import ir
 
-from ..llvm.builder import kinds_of
+from ..llvm.builder import Parameters
 from ..llvm.flow import when
-from ..llvm.values import I64, POINTER, VOID, Index, Longs, Number, Truth, Value, i64, operands
-
-NULL = ir.Constant(POINTER, None)
-
-Argument = Value | ir.Value | int
+from ..llvm.values import I64, NULL, POINTER, VOID, Argument, Index, Longs, Number, Truth, Value, i64, operands
 
 
 class FunctionAt(ir.Value):
@@ -214,15 +210,15 @@ class WordCode:
         """
 
         def define(body: Callable[..., Argument | None]) -> None:
-            kinds, result = kinds_of(body, pointers), inspect.signature(body).return_annotation
+            parameters, result = Parameters.of(body, pointers), inspect.signature(body).return_annotation
             kind = returns or (VOID if result is None else result.argument_type)
             known = name or body.__name__
-            function = ir.Function(self.module, ir.FunctionType(kind, [one.argument_type for one in kinds]), known)
+            function = ir.Function(self.module, ir.FunctionType(kind, parameters.types), known)
             function.linkage = "external" if exported else "internal"
             function.attributes.add("nounwind")
             self.functions[known] = function
             self.builder = ir.IRBuilder(function.append_basic_block("entry"))
-            self._end(body(*(one(self.builder, value) for one, value in zip(kinds, function.args, strict=True))))
+            self._end(body(*parameters.received(self.builder, function.args)))
 
         return define
 

@@ -18,20 +18,10 @@ from llvmlite import ir
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.graphs.aggregate import LOWEST
 from ..kernels.kernel_form import activated, activation_key
-from ..llvm.builder import (
-    ALIGNMENT,
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    counted_loop,
-    float_at,
-    i64,
-    reduce_loop,
-)
-from ..llvm.prefetch import fetch_lines
-from ..llvm.vectors import FLOAT, Lanes
+from ..llvm.builder import Code
+from ..llvm.flow import fold, loop, select
+from ..llvm.values import ALIGNMENT, FLOAT_BYTES, Floats, Ints, Longs, Number
+from ..llvm.vectors import Lanes
 from .packing import AHEAD
 
 SUMS: Final = {16: 16, 8: 8, 4: 8}
@@ -84,82 +74,72 @@ def pieces_of(features: int, lanes: int) -> list[list[Piece]]:
 class LastEdge(NamedTuple):
     """The ends of sorted edges: the one behind the last edge of each target, and the last one of all."""
 
-    of_targets: ir.Value
-    of_all: ir.Value
+    of_targets: Ints
+    of_all: Number
 
 
 class Edges(NamedTuple):
     """Addresses of edges, as `redpebble.lowering.graphs.packing` packs them, or, with `last`, as a call sorts them."""
 
-    pointers: ir.Value
-    sources: ir.Value
-    weights: ir.Value
+    pointers: Longs | Ints
+    sources: Ints
+    weights: Floats
     last: LastEdge | None = None
-    targets: ir.Value | None = None
+    targets: Ints | None = None
     """Address of the targets in their order; None for that of their numbers."""
 
-    def row_of(self, builder: ir.IRBuilder, place: ir.Value) -> ir.Value:
+    def row_of(self, place: Number) -> Number:
         """Return the target at a place of the order."""
-        return place if self.targets is None else builder.zext(integer_at(builder, self.targets, place, I32), I64)
+        return place if self.targets is None else self.targets[place]
 
-    def of_target(self, builder: ir.IRBuilder, target: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def of_target(self, target: Number) -> tuple[Number, Number]:
         """Return the first edge of a target, and the one behind its last."""
         if self.last is None:
-            following = builder.add(target, i64(1))
-            return integer_at(builder, self.pointers, target, I64), integer_at(builder, self.pointers, following, I64)
-        first, end = (integer_at(builder, table, target, I32) for table in (self.pointers, self.last.of_targets))
-        return builder.zext(first, I64), builder.zext(end, I64)
+            following = target + 1
+            return self.pointers[target], self.pointers[following]
+        return self.pointers[target], self.last.of_targets[target]
 
-    def ahead(self, builder: ir.IRBuilder, index: ir.Value) -> ir.Value:
+    def ahead(self, index: Number) -> Number:
         """Return an edge to fetch; behind the last one, packed edges have room."""
-        ahead = builder.add(index, i64(AHEAD))
-        if self.last is None:
-            return ahead
-        return builder.select(builder.icmp_signed("<", ahead, self.last.of_all), ahead, self.last.of_all)
-
-
-def aggregate_targets(code: Code, form: AggregateForm) -> ir.Function:
-    """Return `void (x, bias, y, pointers, sources, weights, order, begin, end)`: targets from place `begin` on."""
-
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, bias, y, pointers, sources, weights, order, *targets = args
-        values, edges = NodeValues(x, bias, y), Edges(pointers, sources, weights, None, order if form.walks else None)
-        aggregate_rows(Kernel(code, builder, form), edges, values, Range(*targets))
-
-    return code.function(form.key, [POINTER] * 7 + [I64] * 2, body)
+        ahead = index + AHEAD
+        return ahead if self.last is None else ahead.smaller(self.last.of_all)
 
 
 class NodeValues(NamedTuple):
     """Addresses of what nodes have, of the bias, and of the result."""
 
-    x: ir.Value
-    bias: ir.Value
-    y: ir.Value
+    x: Floats
+    bias: Floats
+    y: Floats
 
 
 class Range(NamedTuple):
     """Targets from `begin` to the one before `end`."""
 
-    begin: ir.Value
-    end: ir.Value
+    begin: Number
+    end: Number
 
 
-class Kernel(NamedTuple):
-    """A function of a form under construction."""
+def aggregate_targets(code: Code, form: AggregateForm) -> ir.Function:
+    """Return `void (x, bias, y, pointers, sources, weights, order, begin, end)`: targets from place `begin` on."""
 
-    code: Code
-    builder: ir.IRBuilder
-    form: AggregateForm
+    @code.kernel(form.key)
+    def kernel(
+        values: NodeValues, pointers: Longs, sources: Ints, weights: Floats, order: Ints, targets: Range
+    ) -> None:
+        edges = Edges(pointers, sources, weights, None, order if form.walks else None)
+        aggregate_rows(code, form, edges, values, targets)
+
+    return kernel
 
 
-def aggregate_rows(kernel: Kernel, edges: Edges, values: NodeValues, targets: Range) -> None:
+def aggregate_rows(code: Code, form: AggregateForm, edges: Edges, values: NodeValues, targets: Range) -> None:
     """Emit the sums of some targets."""
-    code, builder, form = kernel
-    with counted_loop(builder, builder.sub(targets.end, targets.begin)) as done:
-        target = builder.add(targets.begin, done)
-        row = float_at(builder, values.y, builder.mul(edges.row_of(builder, target), i64(form.features)))
+    with loop(targets.end - targets.begin) as done:
+        target = targets.begin + done
+        row = values.y.at(edges.row_of(target) * form.features)
         for group in pieces_of(form.features, code.target.lanes):
-            sums = _Sums(code, builder, form, group)
+            sums = _Sums(code, form, group)
             sums.store(sums.over(edges, values.x, target), values.bias, row)
 
 
@@ -168,67 +148,52 @@ class _Sums:
     """The sums of one target over some of its features."""
 
     code: Code
-    builder: ir.IRBuilder
     form: AggregateForm
     pieces: Sequence[Piece]
 
-    def over(self, edges: Edges, x: ir.Value, target: ir.Value) -> list[ir.Value]:
+    def over(self, edges: Edges, x: Floats, target: Number) -> list[ir.Value]:
         """Return the sums over the edges of a target."""
-        builder = self.builder
-        first, end = edges.of_target(builder, target)
+        first, end = edges.of_target(target)
+        lanes = [self.code.lanes(x, piece.width) for piece in self.pieces]
 
-        def edge(index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            source = self._row(edges, x, index)
+        def edge(index: Number, sums: list[ir.Value]) -> list[ir.Value]:
+            source = self._features(x, edges.sources[index])
             if self.form.fetches:
-                ahead = self._row(edges, x, edges.ahead(builder, index))
-                fetch_lines(builder, self._at(ahead, 0), self._lines())
-            weight = builder.load(float_at(builder, edges.weights, index), typ=FLOAT)
-            return [self._added(weight, source, *pair) for pair in zip(range(len(sums)), sums, strict=True)]
+                self._features(x, edges.sources[edges.ahead(index)]).fetch(self._lines())
+            weight = edges.weights[index]
+            return [
+                self._added(vectors, weight, source.at(piece.first - self.pieces[0].first), total)
+                for vectors, piece, total in zip(lanes, self.pieces, sums, strict=True)
+            ]
 
         start = LOWEST if self.form.maximum else 0.0
-        sums = reduce_loop(builder, end, [self._lanes(piece).splat(start) for piece in self.pieces], edge, start=first)
+        sums = fold(end, [vectors.splat(start) for vectors in lanes], edge, start=first)
         if not self.form.maximum:
             return sums
-        is_alone = builder.icmp_signed("==", first, end)
-        return [
-            builder.select(is_alone, self._lanes(piece).splat(0.0), value)
-            for piece, value in zip(self.pieces, sums, strict=True)
-        ]
+        # a target without edges has zeros
+        is_alone = first == end
+        return [select(is_alone, vectors.splat(0.0), value) for vectors, value in zip(lanes, sums, strict=True)]
 
-    def store(self, sums: Sequence[ir.Value], bias: ir.Value, row: ir.Value) -> None:
+    def store(self, sums: Sequence[ir.Value], bias: Floats, row: Floats) -> None:
         """Write what becomes of the sums."""
         for piece, value in zip(self.pieces, sums, strict=True):
-            lanes, offset = self._lanes(piece), i64(piece.first)
+            lanes = self.code.lanes(row, piece.width)
             if self.form.biased:
-                value = lanes.add(value, lanes.load(float_at(self.builder, bias, offset)))
-            lanes.store(activated(lanes, self.form.activation, [value])[0], float_at(self.builder, row, offset))
+                value = lanes.add(value, lanes.load(bias.at(piece.first)))
+            lanes.store(activated(lanes, self.form.activation, [value])[0], row.at(piece.first))
 
-    def _added(self, weight: ir.Value, source: ir.Value, number: int, value: ir.Value) -> ir.Value:
-        lanes = self._lanes(self.pieces[number])
-        features = lanes.load(self._at(source, self.pieces[number].first - self.pieces[0].first))
+    def _added(self, lanes: Lanes, weight: ir.Value, source: Floats, total: ir.Value) -> ir.Value:
+        features = lanes.load(source)
         if self.form.maximum:
             # the first operand's NaN is kept by max, and so is that of the edge
-            larger = lanes.max(value, features)
+            larger = lanes.max(total, features)
             return lanes.select(lanes.is_nan(features), features, larger)
-        return lanes.fma(lanes.splat(weight), features, value)
+        return lanes.fma(lanes.splat(weight), features, total)
 
-    def _row(self, edges: Edges, x: ir.Value, index: ir.Value) -> ir.Value:
-        """Return the address of the first of these features at the source of an edge."""
-        source = self.builder.zext(integer_at(self.builder, edges.sources, index, I32), I64)
-        offset = self.builder.add(self.builder.mul(source, i64(self.form.features)), i64(self.pieces[0].first))
-        return float_at(self.builder, x, offset)
-
-    def _at(self, row: ir.Value, feature: int) -> ir.Value:
-        return float_at(self.builder, row, i64(feature))
+    def _features(self, x: Floats, node: Number) -> Floats:
+        """Return the address of the first of these features of a node."""
+        return x.at(node * self.form.features + self.pieces[0].first)
 
     def _lines(self) -> int:
         count = sum(piece.width for piece in self.pieces)
         return min(MOST_LINES, -(-count * FLOAT_BYTES // ALIGNMENT))
-
-    def _lanes(self, piece: Piece) -> Lanes:
-        return self.code.lanes(self.builder, piece.width)
-
-
-def integer_at(builder: ir.IRBuilder, table: ir.Value, index: ir.Value, kind: ir.IntType) -> ir.Value:
-    """Return an entry of a table of integers."""
-    return builder.load(builder.gep(table, [index], source_etype=kind), typ=kind)

@@ -21,30 +21,12 @@ from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.graphs.aggregate import LOWEST
 from ...dialect.ops.graphs.attend_edges import EdgeSoftmax
 from ..kernels.kernel_form import activated, activation_key
-from ..llvm.builder import (
-    ALIGNMENT,
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    counted_loop,
-    float_at,
-    i64,
-    reduce_loop,
-)
-from ..llvm.prefetch import fetch_lines
+from ..llvm.builder import Code
+from ..llvm.flow import fold, loop, select
 from ..llvm.transcendental import exp
-from ..llvm.vectors import FLOAT, Lanes, int_constants
-from .aggregate import (
-    MOST_LINES,
-    SUMS,
-    Edges,
-    NodeValues,
-    Piece,
-    Range,
-    integer_at,
-)
+from ..llvm.values import ALIGNMENT, FLOAT_BYTES, Floats, Ints, Longs, Number
+from ..llvm.vectors import Lanes, int_constants
+from .aggregate import MOST_LINES, SUMS, Edges, Piece, Range
 
 
 @dataclass(frozen=True)
@@ -101,41 +83,35 @@ def head_blocks(features: int, heads: int, lanes: int) -> list[HeadBlock]:
     return blocks
 
 
+class ScoredValues(NamedTuple):
+    """Addresses of what nodes have, their scores, the bias, and the result."""
+
+    x: Floats
+    scores: Floats
+    bias: Floats
+    y: Floats
+
+
 def attend_targets(code: Code, form: AttendForm) -> ir.Function:
     """Return `void (x, scores, bias, y, pointers, sources, counts, order, begin, end)`: targets from `begin` on."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, scores, bias, y, pointers, sources, counts, order, *targets = args
+    @code.kernel(form.key)
+    def kernel(
+        values: ScoredValues, pointers: Longs, sources: Ints, counts: Floats, order: Ints, targets: Range
+    ) -> None:
         edges = Edges(pointers, sources, counts, None, order if form.walks else None)
-        values = ScoredValues(NodeValues(x, bias, y), scores)
-        attend_rows(AttendKernel(code, builder, form), edges, values, Range(*targets))
+        attend_rows(code, form, edges, values, targets)
 
-    return code.function(form.key, [POINTER] * 8 + [I64] * 2, body)
-
-
-class ScoredValues(NamedTuple):
-    """Addresses of what nodes have, and of their scores."""
-
-    of_nodes: NodeValues
-    scores: ir.Value
+    return kernel
 
 
-class AttendKernel(NamedTuple):
-    """A function of a form under construction."""
-
-    code: Code
-    builder: ir.IRBuilder
-    form: AttendForm
-
-
-def attend_rows(kernel: AttendKernel, edges: Edges, values: ScoredValues, targets: Range) -> None:
+def attend_rows(code: Code, form: AttendForm, edges: Edges, values: ScoredValues, targets: Range) -> None:
     """Emit the means of some targets."""
-    (code, builder, form), (x, bias, y) = kernel, values.of_nodes
-    with counted_loop(builder, builder.sub(targets.end, targets.begin)) as done:
-        target = builder.add(targets.begin, done)
-        row = float_at(builder, y, builder.mul(edges.row_of(builder, target), i64(form.features)))
+    with loop(targets.end - targets.begin) as done:
+        target = targets.begin + done
+        row = values.y.at(edges.row_of(target) * form.features)
         for block in head_blocks(form.features, form.softmax.heads, code.target.lanes):
-            _Means(code, builder, form, block, edges, x, values.scores).store(target, bias, row)
+            _Means(code, form, block, edges, values).store(target, row)
 
 
 @dataclass(frozen=True)
@@ -143,88 +119,85 @@ class _Means:
     """The means of one target over a block of features."""
 
     code: Code
-    builder: ir.IRBuilder
     form: AttendForm
     block: HeadBlock
     edges: Edges
-    x: ir.Value
-    scores: ir.Value
+    values: ScoredValues
 
-    def store(self, target: ir.Value, bias: ir.Value, row: ir.Value) -> None:
+    def store(self, target: Number, row: Floats) -> None:
         """Write what becomes of the means."""
-        builder, pieces = self.builder, self.block.pieces
-        first, end = self.edges.of_target(builder, target)
-        own = self.edges.row_of(builder, target)
+        heads, pieces = self._heads(), self.block.pieces
+        first, end = self.edges.of_target(target)
+        own = self.edges.row_of(target)
         to = [self._score_of_target(own, number) for number in range(self.block.vectors)]
         sums, totals = self._walk(first, end, to, self._largest(first, end, to))
-        alone = builder.icmp_signed("==", first, end)
-        heads = self._heads()
+        # a target without edges has zeros
+        alone = first == end
         shares = [
-            builder.select(alone, heads.splat(0.0), heads.div(1.0, heads.add(total, self.form.softmax.epsilon)))
+            select(alone, heads.splat(0.0), heads.div(1.0, heads.add(total, self.form.softmax.epsilon)))
             for total in totals
         ]
         for piece, value in zip(pieces, sums, strict=True):
-            lanes, offset = self.code.lanes(builder, piece.width), i64(piece.first)
+            lanes = self._lanes(piece)
             result = lanes.mul(value, self._spread(shares, piece))
             if self.form.biased:
-                result = lanes.add(result, lanes.load(float_at(builder, bias, offset)))
-            lanes.store(activated(lanes, self.form.activation, [result])[0], float_at(builder, row, offset))
+                result = lanes.add(result, lanes.load(self.values.bias.at(piece.first)))
+            lanes.store(activated(lanes, self.form.activation, [result])[0], row.at(piece.first))
 
-    def _largest(self, first: ir.Value, end: ir.Value, to: Sequence[ir.Value]) -> list[ir.Value]:
+    def _largest(self, first: Number, end: Number, to: Sequence[ir.Value]) -> list[ir.Value]:
         heads = self._heads()
         start = 0.0 if self.form.softmax.from_zero else LOWEST
 
-        def edge(index: ir.Value, largest: Sequence[ir.Value]) -> list[ir.Value]:
-            scores = self._scores(self._source(index), to)
+        def edge(index: Number, largest: list[ir.Value]) -> list[ir.Value]:
+            scores = self._scores(self.edges.sources[index], to)
             return [heads.max(score, known) for score, known in zip(scores, largest, strict=True)]
 
-        return reduce_loop(self.builder, end, [heads.splat(start) for _ in to], edge, start=first)
+        return fold(end, [heads.splat(start) for _ in to], edge, start=first)
 
     def _walk(
-        self, first: ir.Value, end: ir.Value, to: Sequence[ir.Value], largest: Sequence[ir.Value]
+        self, first: Number, end: Number, to: Sequence[ir.Value], largest: Sequence[ir.Value]
     ) -> tuple[list[ir.Value], list[ir.Value]]:
         """Return the sums of features and of the weights of edges."""
-        builder, heads, pieces = self.builder, self._heads(), self.block.pieces
+        heads, pieces = self._heads(), self.block.pieces
 
-        def edge(index: ir.Value, known: Sequence[ir.Value]) -> list[ir.Value]:
-            source = self._source(index)
+        def edge(index: Number, known: tuple[list[ir.Value], list[ir.Value]]) -> tuple[list[ir.Value], list[ir.Value]]:
+            source = self.edges.sources[index]
             if self.form.fetches:
-                self._fetch(self._source(self.edges.ahead(builder, index)))
-            count = heads.splat(builder.load(float_at(builder, self.edges.weights, index), typ=FLOAT))
+                self._fetch(self.edges.sources[self.edges.ahead(index)])
+            # weights of the edge, a vector of heads after the other
+            count = heads.splat(self.edges.weights[index])
             scores = self._scores(source, to)
             powers = [
                 heads.mul(count, exp(heads, heads.sub(score, most)))
                 for score, most in zip(scores, largest, strict=True)
             ]
-            features = float_at(builder, self.x, builder.mul(source, i64(self.form.features)))
+            features = self.values.x.at(source * self.form.features)
             sums = [
                 self._lanes(piece).fma(self._spread(powers, piece), self._features(features, piece), value)
-                for piece, value in zip(pieces, known, strict=False)
+                for piece, value in zip(pieces, known[0], strict=True)
             ]
-            return sums + [heads.add(power, total) for power, total in zip(powers, known[len(pieces) :], strict=True)]
+            return sums, [heads.add(power, total) for power, total in zip(powers, known[1], strict=True)]
 
-        start = [self._lanes(piece).splat(0.0) for piece in pieces] + [heads.splat(0.0) for _ in to]
-        result = reduce_loop(builder, end, start, edge, start=first)
-        return result[: len(pieces)], result[len(pieces) :]
+        zeros = [self._lanes(piece).splat(0.0) for piece in pieces], [heads.splat(0.0) for _ in to]
+        return fold(end, zeros, edge, start=first)
 
-    def _scores(self, source: ir.Value, to: Sequence[ir.Value]) -> list[ir.Value]:
+    def _scores(self, source: Number, to: Sequence[ir.Value]) -> list[ir.Value]:
         """Return the scores of an edge, a vector of heads after the other."""
         heads, (count, activation, *_) = self._heads(), self.form.softmax
-        row = self.builder.add(self.builder.mul(source, i64(2 * count)), i64(self.block.first))
+        row = source * (2 * count) + self.block.first
         sums = [
-            heads.add(heads.load(float_at(self.builder, self.scores, self.builder.add(row, i64(shift)))), own)
-            for shift, own in zip(range(0, len(to) * heads.width, heads.width), to, strict=True)
+            heads.add(heads.load(self.values.scores.at(row + heads.width * number)), own)
+            for number, own in enumerate(to)
         ]
         return activated(heads, activation, sums)
 
-    def _score_of_target(self, target: ir.Value, number: int) -> ir.Value:
+    def _score_of_target(self, target: Number, number: int) -> ir.Value:
         """Return the scores of a node as a target, read from no further than its row ends."""
         heads, count = self._heads(), self.form.softmax.heads
         wanted = count + self.block.first + number * heads.width
         first = min(wanted, 2 * count - heads.width)
-        offset = self.builder.add(self.builder.mul(target, i64(2 * count)), i64(first))
         return self._shuffled(
-            heads.load(float_at(self.builder, self.scores, offset)),
+            heads.load(self.values.scores.at(target * (2 * count) + first)),
             [min(wanted - first + lane, heads.width - 1) for lane in range(heads.width)],
         )
 
@@ -238,25 +211,22 @@ class _Means:
         return self._shuffled(of_heads[low], lanes, of_heads[high])
 
     def _shuffled(self, vector: ir.Value, lanes: Sequence[int], other: ir.Value | None = None) -> ir.Value:
-        return self.builder.shuffle_vector(vector, vector if other is None else other, int_constants(lanes))
+        builder = self.values.x.builder
+        return builder.shuffle_vector(vector, vector if other is None else other, int_constants(lanes))
 
-    def _features(self, row: ir.Value, piece: Piece) -> ir.Value:
-        return self._lanes(piece).load(float_at(self.builder, row, i64(piece.first)))
+    def _features(self, row: Floats, piece: Piece) -> ir.Value:
+        return self._lanes(piece).load(row.at(piece.first))
 
-    def _source(self, index: ir.Value) -> ir.Value:
-        return self.builder.zext(integer_at(self.builder, self.edges.sources, index, I32), I64)
-
-    def _fetch(self, source: ir.Value) -> None:
+    def _fetch(self, source: Number) -> None:
         """Fetch the features and scores of a source."""
-        builder, pieces = self.builder, self.block.pieces
+        pieces = self.block.pieces
         count = sum(piece.width for piece in pieces)
-        offset = builder.add(builder.mul(source, i64(self.form.features)), i64(pieces[0].first))
-        fetch_lines(builder, float_at(builder, self.x, offset), min(MOST_LINES, -(-count * FLOAT_BYTES // ALIGNMENT)))
-        scores = builder.mul(source, i64(2 * self.form.softmax.heads))
-        fetch_lines(builder, float_at(builder, self.scores, scores), 1)
+        features = self.values.x.at(source * self.form.features + pieces[0].first)
+        features.fetch(min(MOST_LINES, -(-count * FLOAT_BYTES // ALIGNMENT)))
+        self.values.scores.at(source * (2 * self.form.softmax.heads)).fetch(1)
 
     def _heads(self) -> Lanes:
-        return self.code.lanes(self.builder, self.block.width)
+        return self.code.lanes(self.values.x, self.block.width)
 
     def _lanes(self, piece: Piece) -> Lanes:
-        return self.code.lanes(self.builder, piece.width)
+        return self.code.lanes(self.values.x, piece.width)

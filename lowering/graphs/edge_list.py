@@ -4,7 +4,7 @@ A number that is outside of the nodes becomes one that is inside, so nothing rea
 area as what is wrong: the call ends there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,8 +15,8 @@ from ...dialect.ops.graphs.edges_of_call import EdgeListOp
 from ...dialect.semantics.array_operators import MOST_INDICES
 from ...dialect.symbolic_sizes import ONE, SymbolicShape, product
 from ..calls.table import Failure, Problem
-from ..llvm.builder import I32, I64, counted_loop, i64, reduce_loop
-from ..llvm.vectors import FLOAT
+from ..llvm.flow import branch, fold, loop, select, when
+from ..llvm.values import FLOAT, I32, Index, Ints, Longs, Number
 from ..program import EqualSizes
 from ..tiles.row_major import RowMajorStep
 
@@ -29,63 +29,55 @@ class EdgeListStep:
 
     op: EdgeListOp
     step: RowMajorStep
-    failure: ir.Value
+    failure: Longs
     """Address of the words of `Failure`."""
 
     def emit(self) -> None:
         """Emit the checks, and the numbers and weights."""
-        builder, op, shapes = self.step.builder, self.op, self.step.sizes.shapes
-        nodes, edges = self.step.value(shapes[op.nodes][0]), self.step.value(shapes[op.sources][0])
-        self._fail(i64(0), nodes, edges)
-        left, right = (builder.icmp_unsigned(">=", count, i64(MOST_INDICES)) for count in (nodes, edges))
-        too_many = builder.or_(left, right)
-        with builder.if_else(too_many) as (refused, taken):
-            with refused:
-                self._fail(i64(Problem.TooManyEdges), edges, nodes)
-            with taken:
-                for given, numbers in ((op.from_nodes, op.sources), (op.to_nodes, op.targets)):
-                    self._number(given, numbers, edges, nodes)
-                self._weigh(edges)
+        op, shapes = self.op, self.step.sizes.shapes
+        nodes, edges = self.step.number(shapes[op.nodes][0]), self.step.number(shapes[op.sources][0])
+        self._fail(0, nodes, edges)
+        left, right = (count.unsigned(">=", MOST_INDICES) for count in (nodes, edges))
 
-    def _number(self, given: SSAValue, numbers: SSAValue, edges: ir.Value, nodes: ir.Value) -> None:
+        def taken() -> None:
+            self._number(op.from_nodes, op.sources, edges, nodes)
+            self._number(op.to_nodes, op.targets, edges, nodes)
+            self._weigh(edges)
+
+        branch(left | right, lambda: self._fail(Problem.TooManyEdges, edges, nodes), taken)
+
+    def _number(self, given: SSAValue, numbers: SSAValue, edges: Number, nodes: Number) -> None:
         """Emit the numbers of one end of all edges."""
-        builder, pointers = self.step.builder, self.step.pointers
+        source, target = self.step.pointers[given].cast(Longs), self.step.pointers[numbers].cast(Ints)
 
-        def number(edge: ir.Value, wrong: Sequence[ir.Value]) -> list[ir.Value]:
-            value = builder.load(builder.gep(pointers[given], [edge], source_etype=I64), typ=I64)
-            wrapped = builder.select(builder.icmp_signed("<", value, i64(0)), builder.add(value, nodes), value)
-            is_node = builder.icmp_unsigned("<", wrapped, nodes)
-            inside = builder.trunc(builder.select(is_node, wrapped, i64(0)), I32)
-            builder.store(inside, builder.gep(pointers[numbers], [edge], source_etype=I32))
-            return [
-                builder.select(is_node, before, after)
-                for before, after in zip(wrong, (i64(Problem.NoNode), value), strict=True)
-            ]
+        def number(edge: Number, wrong: tuple[Number, Number]) -> tuple[Number, Number]:
+            value = source[edge]
+            # numbers below 0 count from the end
+            wrapped = select(value < 0, value + nodes, value)
+            is_node = wrapped.unsigned("<", nodes)
+            target[edge] = select(is_node, wrapped, 0).narrow(I32)
+            return select(is_node, wrong, (value.constant(Problem.NoNode), value))
 
-        problem, value = reduce_loop(builder, edges, [i64(0), i64(0)], number)
-        with builder.if_then(builder.icmp_signed("!=", problem, i64(0))):
+        problem, value = fold(edges, (edges.constant(0), edges.constant(0)), number)
+        with when(problem != 0):
             self._fail(problem, value, nodes)
 
-    def _weigh(self, edges: ir.Value) -> None:
+    def _weigh(self, edges: Number) -> None:
         """Emit the weights: one for all edges, or each its own."""
-        builder, factors = self.step.builder, self.op.factors
-        step: ir.Value = i64(0)
-        source: ir.Value | None = None
-        if factors is not None:
-            source = self.step.pointers[factors]
-            count = self.step.value(product(self.step.sizes.shapes[factors]))
-            step = builder.select(builder.icmp_signed("==", count, edges), i64(1), i64(0))
-        with counted_loop(builder, edges) as edge:
-            weight: ir.Value = ir.Constant(FLOAT, 1.0)
-            if source is not None:
-                at = builder.gep(source, [builder.mul(edge, step)], source_etype=FLOAT)
-                weight = builder.load(at, typ=FLOAT)
-            builder.store(weight, builder.gep(self.step.pointers[self.op.weights], [edge], source_etype=FLOAT))
+        factors, weights = self.op.factors, self.step.pointers[self.op.weights]
+        if factors is None:
+            with loop(edges) as edge:
+                weights[edge] = ir.Constant(FLOAT, 1.0)
+            return
+        source, count = self.step.pointers[factors], self.step.number(product(self.step.sizes.shapes[factors]))
+        step = select(count == edges, 1, 0)
+        with loop(edges) as edge:
+            weights[edge] = source[edge * step]
 
-    def _fail(self, problem: ir.Value, left: ir.Value, right: ir.Value) -> None:
+    def _fail(self, problem: Index, left: Index, right: Index) -> None:
         """Emit what is wrong, 0 for nothing."""
-        for word, value in zip(range(Failure.word_count), (problem, left, right), strict=True):
-            self.step.builder.store(value, self.step.builder.gep(self.failure, [i64(word)], source_etype=I64))
+        for word, value in enumerate((problem, left, right)):
+            self.failure[word] = value
 
 
 def edges_taken_as_equal(op: EdgeListOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[EqualSizes]:

@@ -12,33 +12,23 @@ Two threads take half of the edges each, and meet between the passes: `begins` c
 through it from its end; `ends` does the same for the second half, and is made of `begins` again in the end.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from llvmlite import ir
+from xdsl.ir import SSAValue
 
 from ...dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
 from ...dialect.ops.graphs.edges_of_call import SortEdgesOp
 from ...dialect.semantics.array_operators import MOST_INDICES
 from ...dialect.symbolic_sizes import Size
 from ...dialect.tensors import DYNAMIC, shape_of
-from ..llvm.builder import FLOAT_BYTES, I32, I64, POINTER, counted_loop, i64, reduce_loop
-from ..llvm.vectors import FLOAT
+from ..llvm.flow import call, fold, loop, select, when
+from ..llvm.values import FLOAT_BYTES, I32, NULL, Floats, Ints, Number
 from ..program import TiledRows, TileTime
 from ..tiles.row_major import RowMajorStep, Sharing
-from ..tiles.tile_loop import emit_barrier
-from .aggregate import (
-    AggregateForm,
-    Edges,
-    Kernel,
-    LastEdge,
-    NodeValues,
-    Range,
-    aggregate_rows,
-    integer_at,
-)
-from .attend import AttendForm, AttendKernel, ScoredValues, attend_rows
+from .aggregate import AggregateForm, Edges, LastEdge, NodeValues, Range, aggregate_rows
+from .attend import AttendForm, ScoredValues, attend_rows
 from .step import FETCH_FROM
 
 TARGETS: Final = 64
@@ -50,8 +40,6 @@ TARGETS_US: Final = 40.0
 EDGE_US: Final = 0.004
 """Microseconds in which one thread sorts an edge."""
 
-ONE: Final = ir.Constant(I32, 1)
-
 
 @dataclass(frozen=True)
 class SortStep:
@@ -62,86 +50,87 @@ class SortStep:
 
     def emit(self) -> None:
         """Emit the passes for one thread."""
-        builder = self.step.builder
         nodes, edges, begins, ends = self._places()
-        self._count(ends, Range(i64(0), edges))
+        self._count(ends, Range(edges.constant(0), edges))
 
-        def summed(node: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            end = builder.add(sums[0], integer_at(builder, ends, node, I32))
-            for table in (begins, ends):
-                builder.store(end, _place(builder, table, node))
-            return [end]
+        def summed(node: Number, total: Number) -> Number:
+            end = total + ends.narrow(node)
+            begins[node] = end
+            ends[node] = end
+            return end
 
-        reduce_loop(builder, nodes, [ir.Constant(I32, 0)], summed)
-        self._spread(begins, Range(i64(0), edges))
+        fold(nodes, _nothing(nodes), summed)
+        self._spread(begins, Range(edges.constant(0), edges))
 
     def emit_shared(self, sharing: Sharing) -> None:
         """Emit the passes for threads that do them together; those behind the second one wait."""
-        builder = self.step.builder
         nodes, edges, begins, ends = self._places()
-        is_first = builder.icmp_signed("==", sharing.number, i64(0))
-        works = builder.icmp_signed("<", sharing.number, i64(2))
-        middle = builder.udiv(edges, i64(2))
-        half = Range(builder.select(is_first, i64(0), middle), builder.select(is_first, middle, edges))
-        table = builder.select(is_first, begins, ends)
-        with builder.if_then(works):
+        # a half of the edges for each of two threads
+        is_first, works = sharing.number == 0, sharing.number < 2
+        middle = edges // 2
+        half = Range(select(is_first, 0, middle), select(is_first, middle, edges))
+        table = select(is_first, begins, ends)
+        with when(works):
             self._count(table, half)
-        emit_barrier(builder, sharing.barrier, sharing.team)
+        sharing.barrier.meet()
 
-        def summed(node: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            end = sums[0]
-            for counts in (begins, ends):
-                place = _place(builder, counts, node)
-                end = builder.add(end, builder.load(place, typ=I32))
-                builder.store(end, place)
-            return [end]
+        def summed(node: Number, end: Number) -> Number:
+            for counts in (begins.at(node), ends.at(node)):
+                end = end + counts.narrow(0)
+                counts[0] = end
+            return end
 
-        with builder.if_then(is_first):
-            reduce_loop(builder, nodes, [ir.Constant(I32, 0)], summed)
-        emit_barrier(builder, sharing.barrier, sharing.team)
-        with builder.if_then(works):
+        # the ends of nodes, by one thread
+        with when(is_first):
+            fold(nodes, _nothing(nodes), summed)
+        sharing.barrier.meet()
+        with when(works):
             self._spread(table, half)
-        emit_barrier(builder, sharing.barrier, sharing.team)
-        with builder.if_then(builder.and_(is_first, builder.icmp_signed(">", nodes, i64(0)))):
-            last = builder.sub(nodes, i64(1))
-            with counted_loop(builder, last) as node:
-                following = integer_at(builder, begins, builder.add(node, i64(1)), I32)
-                builder.store(following, _place(builder, ends, node))
-            builder.store(builder.trunc(edges, I32), _place(builder, ends, last))
+        sharing.barrier.meet()
+        # the second half has moved its ends: they are where the next node begins
+        with when(is_first & (nodes > 0)):
+            last = nodes - 1
+            with loop(last) as node:
+                ends[node] = begins.narrow(node + 1)
+            ends[last] = edges.narrow(I32)
 
-    def _places(self) -> tuple[ir.Value, ir.Value, ir.Value, ir.Value]:
+    def _places(self) -> tuple[Number, Number, Ints, Ints]:
         """Return the numbers of nodes and edges, and the addresses of both results for nodes."""
         op, shapes = self.op, self.step.sizes.shapes
-        counts = (self.step.value(shapes[value][0]) for value in (op.begins, op.sources))
-        nodes, edges = counts
-        return nodes, edges, self.step.pointers[op.begins], self.step.pointers[op.ends]
+        nodes, edges = (self.step.number(shapes[value][0]) for value in (op.begins, op.sources))
+        return nodes, edges, self._integers(op.begins), self._integers(op.ends)
 
-    def _count(self, table: ir.Value, edges: Range) -> None:
+    def _integers(self, value: SSAValue) -> Ints:
+        return self.step.pointers[value].cast(Ints)
+
+    def _count(self, table: Ints, edges: Range) -> None:
         """Emit the counts of targets among some edges."""
-        builder, targets = self.step.builder, self.step.pointers[self.op.targets]
-        with counted_loop(builder, self._places()[0]) as node:
-            builder.store(ir.Constant(I32, 0), _place(builder, table, node))
-        with counted_loop(builder, builder.sub(edges.end, edges.begin)) as done:
-            edge = builder.add(edges.begin, done)
-            place = _place(builder, table, _node(builder, targets, edge))
-            builder.store(builder.add(builder.load(place, typ=I32), ONE), place)
+        targets = self._integers(self.op.targets)
+        with loop(self._places()[0]) as node:
+            table[node] = 0
+        with loop(edges.end - edges.begin) as done:
+            edge = edges.begin + done
+            count = table.at(targets[edge])
+            count[0] = count.narrow(0) + 1
 
-    def _spread(self, cursors: ir.Value, edges: Range) -> None:
+    def _spread(self, cursors: Ints, edges: Range) -> None:
         """Emit the pass that puts edges into their places."""
-        builder, op = self.step.builder, self.op
-        last, targets = builder.sub(edges.end, i64(1)), self.step.pointers[op.targets]
-        with counted_loop(builder, builder.sub(edges.end, edges.begin)) as done:
-            edge = builder.sub(last, done)
-            cursor = _place(builder, cursors, _node(builder, targets, edge))
-            place = builder.sub(builder.load(cursor, typ=I32), ONE)
-            builder.store(place, cursor)
-            index = builder.zext(place, I64)
-            for source, target, kind in (
-                (op.sources, op.sorted_sources, I32),
-                (op.weights, op.sorted_weights, FLOAT),
-            ):
-                value = builder.load(builder.gep(self.step.pointers[source], [edge], source_etype=kind), typ=kind)
-                builder.store(value, builder.gep(self.step.pointers[target], [index], source_etype=kind))
+        op, targets = self.op, self._integers(self.op.targets)
+        sources, sorted_sources = self._integers(op.sources), self._integers(op.sorted_sources)
+        weights, sorted_weights = self.step.pointers[op.weights], self.step.pointers[op.sorted_weights]
+        last = edges.end - 1
+        with loop(edges.end - edges.begin) as done:
+            edge = last - done
+            cursor = cursors.at(targets[edge])
+            place = cursor.narrow(0) - 1
+            cursor[0] = place
+            index = place.wide()
+            sorted_sources[index] = sources.narrow(edge)
+            sorted_weights[index] = weights[edge]
+
+
+def _nothing(place: Number) -> Number:
+    return Number(place.builder, ir.Constant(I32, 0))
 
 
 @dataclass(frozen=True)
@@ -151,15 +140,14 @@ class SortedStep:
     op: OVER_SORTED
     step: RowMajorStep
 
-    def emit(self, begin: ir.Value, end: ir.Value) -> None:
+    def emit(self, begin: Number, end: Number) -> None:
         """Emit what targets get, from `begin` to the one before `end`."""
-        builder, op, pointers = self.step.builder, self.op, self.step.pointers
-        bias = ir.Constant(POINTER, None) if op.bias is None else pointers[op.bias]
-        scores = pointers[op.scores] if isinstance(op, AttendSortedOp) else ir.Constant(POINTER, None)
-        edges = self.step.value(self.step.sizes.shapes[op.sources][0])
-        tables = (pointers[value] for value in op.edges)
-        values = (pointers[op.x], bias, pointers[op.result], scores)
-        builder.call(self._function(), [*values, *tables, edges, begin, end])
+        op, pointers = self.op, self.step.pointers
+        bias = self.step.null() if op.bias is None else pointers[op.bias]
+        scores = pointers[op.scores] if isinstance(op, AttendSortedOp) else NULL
+        edges = self.step.number(self.step.sizes.shapes[op.sources][0])
+        tables = [pointers[value] for value in op.edges]
+        call(self._function(), pointers[op.x], bias, pointers[op.result], scores, *tables, edges, begin, end)
 
     def _function(self) -> ir.Function:
         op, code = self.op, self.step.code
@@ -170,16 +158,25 @@ class SortedStep:
         else:
             form = AggregateForm(features, op.activation, biased, op.maximum is not None, fetches)
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            x, bias, y, scores, begins, ends, sources, weights, edges, begin, end = args
-            sorted_edges = Edges(begins, sources, weights, LastEdge(ends, builder.sub(edges, i64(1))))
-            values, targets = NodeValues(x, bias, y), Range(begin, end)
+        @code.kernel(f"sorted_{form.key}")
+        def kernel(
+            values: NodeValues,
+            scores: Floats,
+            begins: Ints,
+            ends: Ints,
+            sources: Ints,
+            weights: Floats,
+            edges: Number,
+            targets: Range,
+        ) -> None:
+            sorted_edges = Edges(begins, sources, weights, LastEdge(ends, edges - 1))
             if isinstance(form, AttendForm):
-                attend_rows(AttendKernel(code, builder, form), sorted_edges, ScoredValues(values, scores), targets)
+                scored = ScoredValues(values.x, scores, values.bias, values.y)
+                attend_rows(code, form, sorted_edges, scored, targets)
             else:
-                aggregate_rows(Kernel(code, builder, form), sorted_edges, values, targets)
+                aggregate_rows(code, form, sorted_edges, values, targets)
 
-        return code.function(f"sorted_{form.key}", [POINTER] * 8 + [I64] * 3, body)
+        return kernel
 
 
 def sort_tiles() -> TiledRows:
@@ -196,11 +193,3 @@ def sorted_sum_tiles() -> TiledRows:
 def sorted_sum_rows(sizes: tuple[Size, ...]) -> Size:
     """Return the rows of the step for a result of these sizes."""
     return sizes[0]
-
-
-def _node(builder: ir.IRBuilder, table: ir.Value, edge: ir.Value) -> ir.Value:
-    return builder.zext(integer_at(builder, table, edge, I32), I64)
-
-
-def _place(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:
-    return builder.gep(table, [index], source_etype=I32)

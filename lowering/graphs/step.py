@@ -10,8 +10,9 @@ from ...dialect.ops.graphs.aggregate import AggregateOp
 from ...dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
 from ...dialect.symbolic_sizes import Size, product
 from ...dialect.tensors import shape_of
-from ..llvm.builder import FLOAT_BYTES, I64, POINTER, counted_loop, float_at, i64
 from ..llvm.call_tables import ConstantTable
+from ..llvm.flow import call, loop
+from ..llvm.values import FLOAT_BYTES, NULL, Floats, Longs, Number, Pointers
 from ..program import TiledRows, TileTime
 from ..tiles.row_major import RowMajorStep
 from .aggregate import AggregateForm, aggregate_targets
@@ -32,43 +33,38 @@ class EdgeStep:
     op: OVER_EDGES
     step: RowMajorStep
     constants: ConstantTable
-    constant_table: ir.Value
+    constant_table: Pointers
 
-    def emit(self, begin: ir.Value, end: ir.Value) -> None:
+    def emit(self, begin: Number, end: Number) -> None:
         """Emit the blocks from `begin` to the one before `end`, counted through all samples."""
-        builder, graph = self.step.builder, self.op.edges
-        walks = self._walks()
+        walks, blocks = self._walks(), block_count(self.op.edges)
         key = (self.op.graph, "walked edges" if walks else "edges")
         if not self.constants.has(key):
             assert isinstance(self.op.graph.owner, Operation)
             self.constants.add(key, pack_walked_edges if walks else pack_edges, self.op.graph.owner)
-        borders, *edges = self.constants.pointers(builder, self.constant_table, key)
-        edges += [] if walks else [ir.Constant(POINTER, None)]
-        blocks = i64(block_count(graph))
-        with counted_loop(builder, builder.sub(end, begin)) as done:
-            number = builder.add(begin, done)
-            sample, block = builder.udiv(number, blocks), builder.urem(number, blocks)
-            targets = [
-                builder.load(builder.gep(borders, [index], source_etype=I64), typ=I64)
-                for index in (block, builder.add(block, i64(1)))
-            ]
+        first, *edges = self.constants.pointers(self.constant_table, key)
+        borders, order = first.cast(Longs), [] if walks else [NULL]
+        with loop(end - begin) as done:
+            number = begin + done
+            sample, block = number // blocks, number % blocks
+            targets = [borders[index] for index in (block, block + 1)]
             function, values = self._attend() if isinstance(self.op, AttendEdgesOp) else self._aggregate(sample)
-            builder.call(function, [*values, *edges, *targets])
+            call(function, values, *edges, *order, *targets)
 
-    def _aggregate(self, sample: ir.Value) -> tuple[ir.Function, list[ir.Value]]:
+    def _aggregate(self, sample: Number) -> tuple[ir.Function, list[Floats]]:
         """Return the function of sums, and the addresses of values, bias and result."""
-        op, builder, features = self.op, self.step.builder, shape_of(self.op.x)[-1]
+        op, features = self.op, shape_of(self.op.x)[-1]
         assert isinstance(op, AggregateOp)
         form = AggregateForm(
             features, op.activation, op.bias is not None, op.maximum is not None, self._fetches(), self._walks()
         )
         x, y = (
-            float_at(builder, self.step.pointers[value], builder.mul(sample, i64(nodes * features)))
+            self.step.pointers[value].at(sample * (nodes * features))
             for value, nodes in zip((op.x, op.result), op.edges.shape, strict=True)
         )
         return aggregate_targets(self.step.code, form), [x, self._bias(), y]
 
-    def _attend(self) -> tuple[ir.Function, list[ir.Value]]:
+    def _attend(self) -> tuple[ir.Function, list[Floats]]:
         """Return the function of means, and the addresses of values, scores, bias and result."""
         op = self.op
         assert isinstance(op, AttendEdgesOp)
@@ -78,8 +74,8 @@ class EdgeStep:
         x, scores, y = (self.step.pointers[value] for value in (op.x, op.scores, op.result))
         return attend_targets(self.step.code, form), [x, scores, self._bias(), y]
 
-    def _bias(self) -> ir.Value:
-        return ir.Constant(POINTER, None) if self.op.bias is None else self.step.pointers[self.op.bias]
+    def _bias(self) -> Floats:
+        return self.step.null() if self.op.bias is None else self.step.pointers[self.op.bias]
 
     def _walks(self) -> bool:
         return self.op.target_walk is not None

@@ -24,7 +24,6 @@ from ..llvm.builder import (
     i64,
 )
 from ..llvm.call_tables import values_of_constant
-from ..llvm.gather_scatter import splat_int
 from ..llvm.vectors import FLOAT, Lanes
 from ..quantized.rounding import Rounding
 from .code_tables import looking_up, packed_table, table_gains, table_of
@@ -111,7 +110,7 @@ def _chain_code(code: Code, chain: Sequence[Operation], kinds: Sequence[str]) ->
         lanes = code.lanes(builder)
         rounding = Rounding.read(lanes, bounds)
         coded = [
-            CodeValues(lanes, lanes.splat(scale), splat_int(lanes, zero))
+            CodeValues(lanes, lanes.splat(scale), lanes.splat_int(zero))
             for scale, zero in zip(numbers[::2], numbers[1::2], strict=True)
         ]
         with counted_loop(builder, channels) as channel:
@@ -148,7 +147,7 @@ def _read(
             return values.of_bytes(codes)
         case "first_code":
             code = builder.load(byte_at(builder, pointer, row), typ=BYTE)
-            return values.of_words(splat_int(lanes, builder.zext(code, I32)))
+            return values.of_words(lanes.splat_int(builder.zext(code, I32)))
         case "tile":
             return lanes.load(float_at(builder, pointer, place), FLOAT_BYTES * lanes.width)
         case "per_feature":

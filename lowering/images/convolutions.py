@@ -17,6 +17,7 @@ from ..kernels.elementwise import activate
 from ..kernels.kernel_form import LinearForm
 from ..kernels.table import code_of, kernel_at
 from ..llvm.builder import I64, POINTER, counted_loop, float_at, i64
+from ..llvm.values import Number
 from . import packing
 from .geometry import Phases, Plane
 from .image_code import ImageCode
@@ -211,7 +212,8 @@ class _Kernel:
             size = builder.select(builder.icmp_signed("<", left, i64(chunk)), left, i64(chunk))
             x = self.windows_of(tile, first, size)
             part = builder.add(builder.mul(share, i64(chunks)), number)
-            packed = image.constants.share_pointers(builder, image.table, key, part, shares * chunks)
+            own = image.constants.share_pointers(image.table, key, Number(builder, part), shares * chunks)
+            packed = [address.value for address in own]
             builder.call(function, [x, there, *packed, builder.mul(size, i64(taps)), count])
         if there is not target:
             builder.call(activate(image.code, None, PIXELS), [there, target, count])

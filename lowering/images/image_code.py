@@ -13,9 +13,9 @@ from ...dialect.tensors import shape_of
 from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import BYTE, FLOAT_BYTES, I64, Code, byte_at, counted_loop, float_at, i64
 from ..llvm.call_tables import ConstantTable, Packing
+from ..llvm.values import Pointers
 from ..llvm.vectors import FLOAT
 from ..tiles.row_major import Sharing
-from ..tiles.tile_loop import emit_barrier
 from . import line_packing, packing
 from .lines import clearing_lines
 from .memory import ImageMemory, View
@@ -34,7 +34,7 @@ class ImageCode:
     memory: ImageMemory
     scratch: ir.Value
     constants: ConstantTable
-    table: ir.Value
+    table: Pointers
     """The table of the addresses of packed constants."""
     threads: int
     """Threads for which layers are cut where tiles are few."""
@@ -44,15 +44,15 @@ class ImageCode:
         """Emit the barrier behind what threads do together."""
         sharing = self.sharing
         if sharing is not None:
-            emit_barrier(self.builder, sharing.barrier, sharing.team)
+            sharing.barrier.meet()
 
     def each(self, count: int, work: Each) -> None:
         """Emit the work on items below `count`: all of them, or the range that a thread has."""
         builder, sharing = self.builder, self.sharing
         first, stop = i64(0), i64(count)
         if sharing is not None:
-            numbers = (sharing.number, builder.add(sharing.number, i64(1)))
-            first, stop = (builder.sdiv(builder.mul(number, i64(count)), sharing.threads) for number in numbers)
+            numbers = (sharing.number, sharing.number + 1)
+            first, stop = ((number * count).quotient(sharing.threads).value for number in numbers)
         with counted_loop(builder, builder.sub(stop, first)) as done:
             work(builder.add(first, done))
 
@@ -60,7 +60,7 @@ class ImageCode:
         """Return the addresses of the arrays that `pack` makes of an op, known by `key`."""
         if not self.constants.has(key):
             self.constants.add(key, pack, op)
-        return self.constants.pointers(self.builder, self.table, key)
+        return [address.value for address in self.constants.pointers(self.table, key)]
 
     def tile(self, view: View, number: ir.Value, channel: ir.Value | None = None) -> ir.Value:
         """Return the address of a tile of a value, from a channel on."""
@@ -103,7 +103,7 @@ class ImageCode:
     def own(self, row: int) -> ir.Value:
         """Return a row of the memory of a thread alone."""
         sharing = self.sharing
-        own = self.scratch if sharing is None else sharing.scratch
+        own = self.scratch if sharing is None else sharing.scratch.value
         return float_at(self.builder, own, i64(row * PIXELS))
 
     def store_pixel(self, value: SSAValue, channel: ir.Value, pixel: ir.Value) -> None:

@@ -19,7 +19,7 @@ from ...kernels.byte_quads import QUAD
 from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import Code
 from ..llvm.flow import fold, loop
-from ..llvm.gather_scatter import gather, load_ints, splat_int
+from ..llvm.gather_scatter import gather, load_ints
 from ..llvm.intrinsics import call_intrinsic
 from ..llvm.values import BYTE, I1, I32, I64, POINTER, Byte, Bytes, Float, Floats, Int, Ints, Longs, Number, i64
 from ..llvm.vectors import Lanes, int_constants
@@ -247,7 +247,7 @@ def leaving_lines(code: Code) -> ir.Function:
         lanes = code.lanes(tile)
         placing, firsts = _Placing(code, tile), range(0, PIXELS, lanes.width)
         wanted = [_below(lanes, first, count) for first in firsts]
-        values = CodeValues(lanes, lanes.splat(scale.value), splat_int(lanes, zero.value))
+        values = CodeValues(lanes, lanes.splat(scale.value), lanes.splat_int(zero.value))
         with loop(channels) as channel:
             line = load_line(tile.at(channel * PIXELS))
             pixels, there = placing.placed(line, places), target.at(channel * stride)
@@ -274,7 +274,7 @@ def rounding_pixels(code: Code) -> ir.Function:
         where = [load_ints(lanes, table.at(first)) for first in firsts]
         is_pixel = [builder.icmp_signed(">=", one, lanes.ints(0)) for one in where]
         safe = [builder.select(one, index, lanes.ints(0)) for one, index in zip(is_pixel, where, strict=True)]
-        nothing = splat_int(lanes, builder.zext(fill.value, I32))
+        nothing = lanes.splat_int(builder.zext(fill.value, I32))
         with loop(channels) as channel:
             pixels, row = source.at(channel * stride), tile.at(channel * PIXELS)
             for first, one, index in zip(firsts, is_pixel, safe, strict=True):
@@ -315,7 +315,7 @@ def lines_to_floats(code: Code) -> ir.Function:
     @code.kernel("lines_to_floats")
     def kernel(lines: Bytes, y: Floats, scale: Float, zero: Int, channels: Number) -> None:
         lanes = code.lanes(lines)
-        values = CodeValues(lanes, lanes.splat(scale.value), splat_int(lanes, zero.value))
+        values = CodeValues(lanes, lanes.splat(scale.value), lanes.splat_int(zero.value))
         with loop(channels * PIXELS, lanes.width) as start:
             codes = lines.at(start).load(ir.VectorType(BYTE, lanes.width), 1)
             lanes.store(values.of_bytes(codes), y.at(start))
@@ -336,4 +336,4 @@ def joined_bytes(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
 def _below(lanes: Lanes, first: int, count: Number) -> ir.Value:
     """Return which lanes, counted from `first`, are below a count."""
     numbers = int_constants(range(first, first + lanes.width))
-    return lanes.builder.icmp_signed("<", numbers, splat_int(lanes, count.narrow(I32).value))
+    return lanes.builder.icmp_signed("<", numbers, lanes.splat_int(count.narrow(I32).value))

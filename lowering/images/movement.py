@@ -12,7 +12,7 @@ from llvmlite import ir
 from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import Code
 from ..llvm.flow import loop
-from ..llvm.gather_scatter import gather, load_ints, splat_int
+from ..llvm.gather_scatter import gather, load_ints
 from ..llvm.values import FLOAT, FLOAT_BYTES, I32, Float, Floats, Ints, Number
 from ..llvm.vectors import int_constants
 
@@ -42,7 +42,7 @@ def moving(code: Code, *, whole: bool) -> ir.Function:
         is_pixel = [builder.icmp_signed(">=", one, lanes.ints(0)) for one in where]
         safe = [builder.select(one, index, lanes.ints(0)) for one, index in zip(is_pixel, where, strict=True)]
         numbers = [int_constants(range(first, first + lanes.width)) for first in starts]
-        wanted = [builder.icmp_signed("<", one, splat_int(lanes, count.narrow(I32).value)) for one in numbers]
+        wanted = [builder.icmp_signed("<", one, lanes.splat_int(count.narrow(I32).value)) for one in numbers]
         with loop(channels) as channel:
             pixels, row = source.at(channel * source_stride), target.at(channel * target_stride)
             for vector, first in enumerate(starts):

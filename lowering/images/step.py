@@ -21,6 +21,7 @@ from ...kernels.tile_widths import PIXELS
 from ..kernels.elementwise import activate
 from ..llvm.builder import Code, counted_loop, float_at, i64
 from ..llvm.call_tables import ConstantTable
+from ..llvm.values import Pointers
 from ..llvm.vectors import FLOAT
 from ..program import TiledRows, TileTime
 from ..tiles.row_major import Sharing
@@ -65,7 +66,7 @@ class ImageStep:
     code: Code
     builder: ir.IRBuilder
     op: ImageNetworkOp
-    tables: tuple[ConstantTable, ir.Value]
+    tables: tuple[ConstantTable, Pointers]
     """Packed constants, and the table of their addresses."""
     pointers: Mapping[SSAValue, ir.Value]
     scratch: ir.Value

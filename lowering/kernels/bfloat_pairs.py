@@ -21,7 +21,6 @@ from ...kernels.formats.bfloat_pairs import MOST_INPUTS, STEP_INPUTS, TURNS
 from ...kernels.formats.bfloat_pairs import WIDTHS as COLUMNS
 from ..llvm.builder import Code
 from ..llvm.flow import allocated, call, fold, loop
-from ..llvm.gather_scatter import splat_int
 from ..llvm.interleaving import interleaved
 from ..llvm.intrinsics import call_intrinsic
 from ..llvm.values import ALIGNMENT, BYTE, FLOAT_BYTES, I16, I32, I64, Bytes, Floats, Ints, Number
@@ -99,7 +98,7 @@ def _products(groups: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
         totals: Vectors = []
         for row in range(TURNS):
             # the weights of two inputs in a word, and the rounded columns of these inputs
-            both = splat_int(lanes, weights.narrow(words + row).value)
+            both = lanes.splat_int(weights.narrow(words + row))
             places = [work.offsets.at(words * STEP_INPUTS + (STEP_INPUTS * row + side)) for side in range(STEP_INPUTS)]
             pair = [lines.after(offset * unit) for offset in [place[0] for place in places]]
             for part in range(vectors // 2):

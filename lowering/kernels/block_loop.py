@@ -179,20 +179,11 @@ class BlockKernel:
 
         @code.kernel(f"{self.name}_{form.key}")
         def kernel(
-            x: Floats,
-            y: Floats,
-            blocks: Ints,
-            records: Ints,
-            weights: Floats,
-            offsets: Shorts,
-            bias: Floats,
-            _inputs: Number,
-            outputs: Number,
+            x: Floats, y: Floats, blocks: Ints, start: Streams, bias: Floats, _inputs: Number, outputs: Number
         ) -> None:
             for first, vectors in column_chunks(form.width, code.column_lanes(form.width), self.most_vectors):
                 chunk = Chunk(form.width, vectors, None if separate else form.activation)
-                columns = x.at(first), y.at(first)
-                call(self._chunk_function(code, chunk), *columns, blocks, records, weights, offsets, bias)
+                call(self._chunk_function(code, chunk), x.at(first), y.at(first), blocks, start, bias)
             if separate:
                 call(activate(code, form.activation, form.width), y, y, outputs)
 
@@ -202,12 +193,9 @@ class BlockKernel:
         """Return `void (x, y, blocks, records, weights, offsets, bias)`, x and y from the chunk's columns on."""
 
         @code.kernel(f"{self.name}_w{chunk.width}_v{chunk.vectors}_{activation_key(chunk.activation)}_chunk")
-        def kernel(
-            x: Floats, y: Floats, blocks: Ints, records: Ints, weights: Floats, offsets: Shorts, bias: Floats
-        ) -> None:
+        def kernel(x: Floats, y: Floats, blocks: Ints, start: Streams, bias: Floats) -> None:
             lanes = code.lanes(x, code.column_lanes(chunk.width))
-            groups = RowGroups(lanes, chunk, self.rows, y, bias, self.step_inputs)
-            self._emit_blocks(groups, x, blocks, Streams(records, weights, offsets))
+            self._emit_blocks(RowGroups(lanes, chunk, self.rows, y, bias, self.step_inputs), x, blocks, start)
 
         return kernel
 

@@ -44,6 +44,17 @@ CHUNK: Final = 256
 """Inputs after which sums are put aside, a multiple of `UNROLL`: those of a block of rows stay in the first level."""
 
 
+class _Layer(NamedTuple):
+    """Arguments of every kernel of the family."""
+
+    x: Floats
+    y: Floats
+    weights: Floats
+    bias: Floats
+    inputs: Number
+    outputs: Number
+
+
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return `void (x, y, weights, bias, inputs, outputs)` for all columns of tiles of `form.width` columns.
 
@@ -53,8 +64,8 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     whole = emit_rows(code, form)
 
     @code.kernel(f"dense_outputs_{form.key}")
-    def kernel(x: Floats, y: Floats, weights: Floats, bias: Floats, inputs: Number, outputs: Number) -> None:
-        call(whole, x, y, weights, bias, inputs, outputs, form.width)
+    def kernel(layer: _Layer) -> None:
+        call(whole, layer, form.width)
 
     return kernel
 
@@ -68,10 +79,8 @@ def emit_rows(code: Code, form: LinearForm) -> ir.Function:
     whole = _product(code, form, code.column_lanes(form.width) if form.width > 1 else 0)
 
     @code.kernel(f"dense_rows_{form.key}")
-    def kernel(
-        x: Floats, y: Floats, weights: Floats, bias: Floats, inputs: Number, outputs: Number, rows: Number
-    ) -> None:
-        call(whole, x, y, weights, bias, inputs, outputs, rows, form.width, outputs)
+    def kernel(layer: _Layer, rows: Number) -> None:
+        call(whole, layer, rows, form.width, layer.outputs)
 
     return kernel
 
@@ -85,17 +94,8 @@ def emit_leaving(code: Code, form: LinearForm) -> ir.Function:
     whole = _product(code, form, 0)
 
     @code.kernel(f"dense_leaving_{form.key}")
-    def kernel(
-        x: Floats,
-        y: Floats,
-        weights: Floats,
-        bias: Floats,
-        inputs: Number,
-        outputs: Number,
-        rows: Number,
-        apart: Number,
-    ) -> None:
-        call(whole, x, y, weights, bias, inputs, outputs, rows, form.width, apart)
+    def kernel(layer: _Layer, rows: Number, apart: Number) -> None:
+        call(whole, layer, rows, form.width, apart)
 
     return kernel
 
@@ -109,22 +109,11 @@ def _product(code: Code, form: LinearForm, column_lanes: int) -> ir.Function:
         raise ValueError(f"dense_outputs has code for up to {MOST_COLUMNS} batch columns, the tile has {form.width}")
 
     @code.kernel(f"dense_product_{column_lanes or 'rows'}_{activation_key(form.activation)}")
-    def kernel(
-        x: Floats,
-        y: Floats,
-        weights: Floats,
-        bias: Floats,
-        inputs: Number,
-        outputs: Number,
-        rows: Number,
-        columns: Number,
-        y_stride: Number,
-    ) -> None:
-        aside = allocated(x, Floats, MOST_COLUMNS * GROUP)
-        operands = _Operands(x, y, weights, bias, inputs, outputs, rows, columns, y_stride, aside)
-        product = _Product(code, form.activation, column_lanes, operands)
+    def kernel(layer: _Layer, rows: Number, columns: Number, y_stride: Number) -> None:
+        aside = allocated(rows, Floats, MOST_COLUMNS * GROUP)
+        product = _Product(code, form.activation, column_lanes, _Operands(*layer, rows, columns, y_stride, aside))
         # groups of panels, then single ones
-        panels = (outputs + (PANEL - 1)).quotient(PANEL)
+        panels = (layer.outputs + (PANEL - 1)).quotient(PANEL)
         grouped = panels.quotient(PANELS_AT_ONCE) * PANELS_AT_ONCE
         with loop(grouped, PANELS_AT_ONCE) as panel:
             product.emit(panel, PANELS_AT_ONCE)

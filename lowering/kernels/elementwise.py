@@ -12,12 +12,12 @@ An operand is a feature-major buffer [features][width], one row for all features
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from llvmlite import ir
 
 from ...dialect.attributes.activations import ActivationAttr
-from ..llvm.builder import Code
+from ..llvm.builder import Cell, Code
 from ..llvm.flow import loop
 from ..llvm.values import FLOAT_BYTES, Floats, Number
 from ..llvm.vectors import Lanes
@@ -77,18 +77,6 @@ def binary(code: Code, form: BinaryForm) -> ir.Function:
                 lanes.store(result, cell.of(y), FLOAT_BYTES * width)
 
     return kernel
-
-
-class Cell(NamedTuple):
-    """A feature of a column of a tile, in feature-major buffers [features, width]."""
-
-    feature: Number
-    width: int
-    column: int
-
-    def of(self, buffer: Floats) -> Floats:
-        """Return its address in a buffer."""
-        return buffer.at(self.feature * self.width + self.column)
 
 
 def _read(lanes: Lanes, kind: Operand, buffer: Floats, cell: Cell) -> ir.Value:

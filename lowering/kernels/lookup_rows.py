@@ -30,7 +30,7 @@ from ...kernels.formats.permute_lookup import FIELD_BITS, UNIT
 from ...kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
 from ..llvm.builder import Code
 from ..llvm.flow import allocated, call, choose, fold, loop, select, when
-from ..llvm.gather_scatter import gather, load_ints, splat_int
+from ..llvm.gather_scatter import gather, load_ints
 from ..llvm.values import FLOAT_BYTES, I32, Floats, Index, Ints, Number
 from ..llvm.vectors import Lanes
 from .kernel_form import LinearForm, activated, activation_key
@@ -74,18 +74,8 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     whole = emit_apart(code, form)
 
     @code.kernel(f"lookup_rows_{form.key}")
-    def kernel(
-        x: Floats,
-        y: Floats,
-        sizes: Ints,
-        sequences: Ints,
-        words: Ints,
-        weights: Floats,
-        inputs: Number,
-        outputs: Number,
-    ) -> None:
-        apart = apart_of(inputs), apart_of(outputs)
-        call(whole, x, y, sizes, sequences, words, weights, inputs, outputs, form.width, *apart)
+    def kernel(x: Floats, y: Floats, sizes: Ints, packed: Packed, inputs: Number, outputs: Number) -> None:
+        call(whole, x, y, sizes, packed, inputs, outputs, form.width, apart_of(inputs), apart_of(outputs))
 
     return kernel
 
@@ -101,16 +91,14 @@ def emit_apart(code: Code, form: LinearForm) -> ir.Function:
         x: Floats,
         y: Floats,
         sizes: Ints,
-        sequences: Ints,
-        words: Ints,
-        weights: Floats,
+        packed: Packed,
         inputs: Number,
         outputs: Number,
         rows: Number,
         x_apart: Number,
         y_apart: Number,
     ) -> None:
-        layer = _Layer(code, form, sizes, Packed(sequences, words, weights), outputs)
+        layer = _Layer(code, form, sizes, packed, outputs)
         is_transposed, groups = groups_to_transpose(sizes, inputs)
         # a line more, so that rows share no sets of the cache
         room_apart = groups * (2 * UNIT * BLOCK) + BLOCK
@@ -167,8 +155,8 @@ class _Layer:
 
         def block(number: int) -> None:
             # a row alone is done twice
-            own = [part for one in buffers for part in (one.address, one.apart if number > 1 else 0)]
-            call(_panel_function(self.code, self.form, max(LEAST_AT_ONCE, number)), *own, *counts, *at)
+            own = [one if number > 1 else one._replace(apart=one.apart.constant(0)) for one in buffers]
+            call(_panel_function(self.code, self.form, max(LEAST_AT_ONCE, number)), *own, counts, at)
 
         choose(rows, ((f"rows{number}", [number], partial(block, number)) for number in range(1, self._at_once + 1)))
 
@@ -180,20 +168,10 @@ def _panel_function(code: Code, form: LinearForm, rows: int) -> ir.Function:
     """
 
     @code.kernel(f"lookup_panel_{rows}_{activation_key(form.activation)}")
-    def kernel(
-        x: Floats,
-        x_apart: Number,
-        y: Floats,
-        y_apart: Number,
-        chunks: Number,
-        gathers: Number,
-        sequence: Ints,
-        words: Ints,
-        weights: Floats,
-    ) -> None:
-        xs, ys = ([buffer.at(row) for row in range(rows)] for buffer in (_Rows(x, x_apart), _Rows(y, y_apart)))
-        panel = _Panel(code, xs, Packed(sequence, words, weights))
-        panel.place(panel.emit(form, Counts(chunks, gathers)), ys)
+    def kernel(x: _Rows, y: _Rows, counts: Counts, packed: Packed) -> None:
+        xs, ys = ([buffer.at(row) for row in range(rows)] for buffer in (x, y))
+        panel = _Panel(code, xs, packed)
+        panel.place(panel.emit(form, counts), ys)
 
     return kernel
 
@@ -303,7 +281,7 @@ class _Panel:
         """Return for each row the block at a position of the sequence: a register, or its first input."""
         offset = self.packed.sequence.narrow(position)
         if not self._in_registers:
-            return [splat_int(self.lanes, (offset >> 2).value)] * len(self.xs)
+            return [self.lanes.splat_int(offset >> 2)] * len(self.xs)
         distance = offset.wide()
         return [self.lanes.load(x.after(distance), FLOAT_BYTES * BLOCK) for x in self.xs]
 

@@ -25,7 +25,7 @@ from ...kernels.formats.permute_lookup import FIELD_BITS, UNIT
 from ...kernels.formats.permute_lookup_search import BLOCK, CHUNK_STEPS, PANEL_ROWS
 from ..llvm.builder import Code
 from ..llvm.flow import allocated, fold, loop, select, when
-from ..llvm.gather_scatter import gather, load_ints, scatter_rows, splat_int
+from ..llvm.gather_scatter import gather, load_ints, scatter_rows
 from ..llvm.values import FLOAT, FLOAT_BYTES, Floats, Index, Ints, Number, Truth
 from ..llvm.vectors import Lanes, int_constants
 from .kernel_form import LinearForm, activated
@@ -38,6 +38,14 @@ _UNIT_VECTOR = ir.VectorType(FLOAT, UNIT)
 Vectors = list[ir.Value]
 
 
+class Packed(NamedTuple):
+    """Where a panel begins: the blocks of its sequence, its words (biases, rows, indices), its weights."""
+
+    sequence: Ints
+    words: Ints
+    weights: Floats
+
+
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return `void (x, y, sizes, sequences, words, weights, inputs, outputs)` for one row of activations.
 
@@ -48,33 +56,15 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
         raise ValueError(f"permute_lookup has code for tiles of 1 batch column, the tile has {form.width}")
 
     @code.kernel(f"permute_lookup_{form.key}")
-    def kernel(
-        x: Floats,
-        y: Floats,
-        sizes: Ints,
-        sequences: Ints,
-        words: Ints,
-        weights: Floats,
-        inputs: Number,
-        outputs: Number,
-    ) -> None:
+    def kernel(x: Floats, y: Floats, sizes: Ints, packed: Packed, inputs: Number, outputs: Number) -> None:
         x = _with_transposed(code, x, sizes, inputs)
 
         def panel(index: Number, at: Packed) -> Packed:
             return _Panel(code, x, y, at).emit(panel_counts(sizes, index), form)
 
-        panels = (outputs + (PANEL_ROWS - 1)).quotient(PANEL_ROWS)
-        fold(panels, Packed(sequences, words, weights), panel)
+        fold((outputs + (PANEL_ROWS - 1)).quotient(PANEL_ROWS), packed, panel)
 
     return kernel
-
-
-class Packed(NamedTuple):
-    """Where a panel begins: the blocks of its sequence, its words (biases, rows, indices), its weights."""
-
-    sequence: Ints
-    words: Ints
-    weights: Floats
 
 
 class Counts(NamedTuple):
@@ -260,7 +250,7 @@ class _Panel:
         return self.lanes.load(self.x.after(self.at.sequence[position]), FLOAT_BYTES * BLOCK)
 
     def _first_input(self, position: Number) -> ir.Value:
-        return splat_int(self.lanes, (self.at.sequence.narrow(position) >> 2).value)
+        return self.lanes.splat_int(self.at.sequence.narrow(position) >> 2)
 
     def _look_up(self, blocks: _Blocks, indices: ir.Value) -> ir.Value:
         """Return the value of each row, where its lowest bits say which one of the two blocks it is."""

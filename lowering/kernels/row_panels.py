@@ -34,29 +34,6 @@ WEIGHTS_AHEAD = 512
 """Weights after those at hand that are fetched: farther caches deliver them in time, which lie one after the other."""
 
 
-def emit(code: Code, form: LinearForm) -> ir.Function:
-    """Return `void (x, y, heads, records, inputs, weights, bias, inputs, outputs)`."""
-
-    @code.kernel(f"row_panels_{form.key}")
-    def kernel(
-        x: Floats,
-        y: Floats,
-        heads: Ints,
-        records: Ints,
-        inputs: Ints,
-        weights: Floats,
-        bias: Floats,
-        _inputs: Number,
-        _outputs: Number,
-    ) -> None:
-        panels = _Panels(code, form, x, y, bias)
-        at = _Place(records, inputs, weights)
-        for index, section in enumerate(SECTIONS):
-            at = fold(heads[index], at, lambda _, now, section=section: panels.emit(section, now))
-
-    return kernel
-
-
 class _Place(NamedTuple):
     """The begin of a panel: its record, its inputs and its weights."""
 
@@ -67,6 +44,18 @@ class _Place(NamedTuple):
     def after(self, connections: Number, height: int = 1) -> "_Place":
         """Return the place after connections that `height` rows share."""
         return self._replace(inputs=self.inputs.at(connections), weights=self.weights.at(connections * height))
+
+
+def emit(code: Code, form: LinearForm) -> ir.Function:
+    """Return `void (x, y, heads, records, inputs, weights, bias, inputs, outputs)`."""
+
+    @code.kernel(f"row_panels_{form.key}")
+    def kernel(x: Floats, y: Floats, heads: Ints, at: _Place, bias: Floats, _inputs: Number, _outputs: Number) -> None:
+        panels = _Panels(code, form, x, y, bias)
+        for index, section in enumerate(SECTIONS):
+            at = fold(heads[index], at, lambda _, now, section=section: panels.emit(section, now))
+
+    return kernel
 
 
 class _Stream(NamedTuple):
@@ -104,7 +93,7 @@ class _Panels:
         height = section.height
         for first, vectors in _even_chunks(self.code, self.form.width):
             form = _PanelForm(section, vectors, self.code.column_lanes(self.form.width), self.form.activation)
-            call(form.function(self.code), self.x.at(first), self.y.at(first), self.bias, *at, self.form.width)
+            call(form.function(self.code), self.x.at(first), self.y.at(first), self.bias, at, self.form.width)
         after = at.after(at.record[0], height)
         for row in range(height if section.mixed else 0):
             after = after.after(at.record[1 + height + row])
@@ -125,10 +114,8 @@ class _PanelForm:
         shape = f"{self.section.height}{'mixed' if self.section.mixed else ''}_{self.vectors}x{self.lanes}"
 
         @code.kernel(f"panel_{shape}_{activation_key(self.activation)}")
-        def kernel(
-            x: Floats, y: Floats, bias: Floats, record: Ints, inputs: Ints, weights: Floats, width: Number
-        ) -> None:
-            _Chunk(code, self, x, y, bias, width).emit(_Place(record, inputs, weights))
+        def kernel(x: Floats, y: Floats, bias: Floats, at: _Place, width: Number) -> None:
+            _Chunk(code, self, x, y, bias, width).emit(at)
 
         return kernel
 

@@ -11,7 +11,9 @@ from llvmlite import ir
 
 from ...kernels.families import FAMILIES
 from ..cpu_target import CpuTarget
-from ..llvm.builder import I64, POINTER, Code, counted_loop, i64
+from ..llvm.builder import Code
+from ..llvm.flow import call, loop
+from ..llvm.values import POINTER, Number, Pointers
 from .kernel_form import LinearForm
 from .table import code_of
 
@@ -43,14 +45,9 @@ def _emit(code: Code, kernel: RepeatedKernel) -> None:
     function = code_of(FAMILIES[kernel.family]).emit(code, LinearForm(kernel.width, None))
     pointers = sum(1 for argument in function.args if argument.type == POINTER)
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        tables, copies, inputs, outputs = args
-        with counted_loop(builder, copies) as copy:
-            first = builder.mul(copy, i64(pointers))
-            indices = [builder.add(first, i64(index)) for index in range(pointers)]
-            loaded = [
-                builder.load(builder.gep(tables, [index], source_etype=POINTER), typ=POINTER) for index in indices
-            ]
-            builder.call(function, [*loaded, inputs, outputs])
-
-    code.function(kernel.symbol, [POINTER, I64, I64, I64], body, exported=True)
+    @code.kernel(kernel.symbol, exported=True)
+    def _(tables: Pointers, copies: Number, inputs: Number, outputs: Number) -> None:
+        with loop(copies) as copy:
+            first = copy * pointers
+            arguments = [tables[first + index] for index in range(pointers)]
+            call(function, *arguments, inputs, outputs)

@@ -1,16 +1,16 @@
 """Builder of LLVM IR: loops, addresses, and one function for each distinct piece of work in a module."""
 
 import inspect
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 from llvmlite import ir
 
 from ..cpu_target import CpuTarget
 from .values import ALIGNMENT as ALIGNMENT
-from .values import BYTE, FLOAT, I64, VOID, Value, i64
+from .values import BYTE, FLOAT, I64, VOID, Floats, Number, Value, i64
 from .values import FLOAT_BYTES as FLOAT_BYTES
 from .values import I32 as I32
 from .values import POINTER as POINTER
@@ -96,14 +96,13 @@ def is_zero(value: ir.Value) -> bool:
 class Cell(NamedTuple):
     """A feature of a column of a tile, in feature-major buffers [features, width]."""
 
-    feature: ir.Value
+    feature: Number
     width: int
     column: int
 
-    def address(self, builder: ir.IRBuilder, buffer: ir.Value) -> ir.Value:
+    def of(self, buffer: Floats) -> Floats:
         """Return its address in a buffer."""
-        index = builder.add(builder.mul(self.feature, i64(self.width)), i64(self.column))
-        return float_at(builder, buffer, index)
+        return buffer.at(self.feature * self.width + self.column)
 
 
 def entry_of(builder: ir.IRBuilder, table: ir.Value, index: int, entry: ir.Type) -> ir.Value:
@@ -139,16 +138,17 @@ class Code:
     ) -> Callable[[Callable[..., None]], ir.Function]:
         """Return a decorator: a function whose parameters are kinds of values becomes the function `key` of the module.
 
-        `def body(x: Floats, rows: Number) -> None` has arguments of these types by these names; `*arrays` are `rest`.
+        `def body(x: Floats, rows: Number) -> None` has arguments of these types by these names; a parameter that is a
+        named tuple of values stands for an argument each, `*arrays` for `rest` of them.
         """
 
         def define(body: Callable[..., None]) -> ir.Function:
-            kinds = kinds_of(body, rest)
+            parameters = Parameters.of(body, rest)
 
             def fill(builder: ir.IRBuilder, arguments: Sequence[ir.Argument]) -> None:
-                body(*(kind(builder, argument) for kind, argument in zip(kinds, arguments, strict=True)))
+                body(*parameters.received(builder, arguments))
 
-            return self.function(key, [kind.argument_type for kind in kinds], fill, exported=exported)
+            return self.function(key, parameters.types, fill, exported=exported)
 
         return define
 
@@ -162,17 +162,43 @@ class Code:
         return Lanes(builder, self.target, self.target.lanes if width is None else width)
 
 
-def kinds_of(body: Callable[..., object], rest: int = 0) -> list[type[Value]]:
-    """Return the kinds of the parameters of a function, those with a default left out; `*rest` stands for some."""
-    kinds: list[type[Value]] = []
-    for parameter in inspect.signature(body).parameters.values():
-        if parameter.default is not parameter.empty:
-            continue
-        kind = parameter.annotation
-        assert isinstance(kind, type)
-        assert issubclass(kind, Value)
-        kinds += [kind] * (rest if parameter.kind is parameter.VAR_POSITIONAL else 1)
-    return kinds
+class Parameters(NamedTuple):
+    """The kinds of the parameters of a function, values or named tuples of such."""
+
+    kinds: list[type[object]]
+
+    @classmethod
+    def of(cls, body: Callable[..., object], rest: int = 0) -> "Parameters":
+        """Return those that a function is annotated with, but for those with a default; `*rest` stands for some."""
+        kinds: list[type[object]] = []
+        for parameter in inspect.signature(body).parameters.values():
+            if parameter.default is parameter.empty:
+                kinds += [parameter.annotation] * (rest if parameter.kind is parameter.VAR_POSITIONAL else 1)
+        return cls(kinds)
+
+    @property
+    def types(self) -> list[ir.Type]:
+        """The types of the arguments, of which a named tuple takes some."""
+        return [part.argument_type for kind in self.kinds for part in _parts(kind)]
+
+    def received(self, builder: ir.IRBuilder, arguments: Sequence[ir.Argument]) -> list[object]:
+        """Return the parameters, made of the arguments."""
+        rest = iter(arguments)
+        return [_received(kind, builder, rest) for kind in self.kinds]
+
+
+def _parts(kind: type[object]) -> list[type[Value]]:
+    return [kind] if issubclass(kind, Value) else [part for field in _fields(kind) for part in _parts(field)]
+
+
+def _fields(record: type[object]) -> list[type[object]]:
+    return list(get_type_hints(record).values())
+
+
+def _received(kind: type[object], builder: ir.IRBuilder, arguments: Iterator[ir.Argument]) -> object:
+    if issubclass(kind, Value):
+        return kind(builder, next(arguments))
+    return kind(*(_received(field, builder, arguments) for field in _fields(kind)))
 
 
 class ColumnChunk(NamedTuple):

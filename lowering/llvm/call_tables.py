@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.constants import constant_array
 from ...dialect.symbolic_sizes import Size, SymbolicShape
 from ...foundation.threads import in_threads
-from .builder import I64, POINTER, entry_of, i64
+from .values import Bytes, Longs, Number, Pointers
 
 VECTOR_ROOM = 16
 """Floats of the widest vector."""
@@ -25,11 +24,11 @@ class SizeTable:
     shapes: Mapping[SSAValue, SymbolicShape]
     entries: dict[Size, int] = field(default_factory=dict[Size, int])
 
-    def value(self, builder: ir.IRBuilder, table: ir.Value, size: Size) -> ir.Value:
-        """Return a size as a 64-bit value."""
+    def number(self, table: Longs, size: Size) -> Number:
+        """Return a size of the call."""
         if size.constant is not None:
-            return i64(size.constant)
-        return entry_of(builder, table, self.entries.setdefault(size, len(self.entries)), I64)
+            return table.constant(size.constant)
+        return table[self.entries.setdefault(size, len(self.entries))]
 
 
 Packing = Callable[[Operation | None], Sequence[NDArray[np.generic]]]
@@ -64,18 +63,16 @@ class ConstantTable:
         self.recipes.append(Recipe(pack, op, len(arrays)))
         self.known[key] = list(range(start, len(self.arrays)))
 
-    def pointers(self, builder: ir.IRBuilder, table: ir.Value, key: Hashable) -> list[ir.Value]:
+    def pointers(self, table: Pointers, key: Hashable) -> list[Bytes]:
         """Return the addresses of the arrays of `key`."""
-        return [entry_of(builder, table, index, POINTER) for index in self.known[key]]
+        return [table[index] for index in self.known[key]]
 
-    def share_pointers(
-        self, builder: ir.IRBuilder, table: ir.Value, key: Hashable, number: ir.Value, shares: int
-    ) -> list[ir.Value]:
+    def share_pointers(self, table: Pointers, key: Hashable, number: Number, shares: int) -> list[Bytes]:
         """Return the addresses of the arrays of one of `shares` shares of `key`, all of as many arrays."""
         indices = self.known[key]
         count = len(indices) // shares
-        first = builder.gep(table, [builder.mul(number, i64(count))], source_etype=POINTER)
-        return [entry_of(builder, first, index, POINTER) for index in indices[:count]]
+        first = table.at(number * count)
+        return [first[index] for index in indices[:count]]
 
 
 def contiguous(arrays: Sequence[NDArray[np.generic]]) -> list[NDArray[np.generic]]:

@@ -11,19 +11,10 @@ from typing import Any, TypeVar, cast, overload
 from llvmlite import ir
 
 from .builder import counted_loop, reduce_loop
-from .values import ALIGNMENT, POINTER, Number, Pointer, Truth, Value, i64, operands
+from .values import ALIGNMENT, POINTER, Argument, Number, Pointer, Truth, Value, i64, leaves, operands
 
 State = TypeVar("State")
 P = TypeVar("P", bound=Pointer[Any])
-
-
-def leaves(state: object) -> list[ir.Value]:
-    """Return LLVM's values in a state."""
-    if isinstance(state, Value):
-        return [state.value]
-    if isinstance(state, ir.Value):
-        return [state]
-    return [leaf for part in cast("Sequence[object]", state) for leaf in leaves(part)]
 
 
 def rebuilt(state: State, values: Iterator[ir.Value]) -> State:
@@ -67,7 +58,7 @@ def branch(
     condition: Truth, then: Callable[[], None], otherwise: Callable[[], None], *, likely: bool | None = None
 ) -> None:
     """Emit one of two effects."""
-    with condition.builder.if_else(condition.value, likely=likely) as (yes, no):
+    with condition.builder.if_else(condition.value, likely) as (yes, no):
         with yes:
             then()
         with no:
@@ -172,21 +163,32 @@ def choose(number: Number, cases: Iterable[tuple[str, Sequence[int], Callable[[]
     builder.position_at_end(done)
 
 
-def call(function: ir.Function, *arguments: Value | ir.Value | int) -> None:
-    """Emit a call; integers have 64 bits."""
-    builder = next(argument.builder for argument in arguments if isinstance(argument, Value))
-    builder.call(function, operands(arguments))
+def call(function: ir.Function, *arguments: Argument) -> None:
+    """Emit a call."""
+    _builder(arguments).call(function, operands(arguments))
 
 
-def allocated(place: Value, kind: type[P], count: int, *, times: Number | None = None, once: bool = False) -> P:
-    """Return `count` elements on the stack from a whole cache line on, or so many `times`.
+def _builder(arguments: Iterable[Argument]) -> ir.IRBuilder:
+    """Return the builder that a value among arguments knows."""
+    for argument in arguments:
+        if isinstance(argument, Value):
+            return argument.builder
+        if isinstance(argument, Sequence):
+            return _builder(argument)
+    raise ValueError("no argument knows a builder")
+
+
+def allocated(
+    place: Value, kind: type[P], count: int, *, times: Number | None = None, once: bool = False, align: int = ALIGNMENT
+) -> P:
+    """Return `count` elements on the stack, or so many `times`, from a multiple of `align` bytes on.
 
     They are the same ones each time the place is passed where they are to be allocated `once`.
     """
     builder, elements = place.builder, ir.ArrayType(kind.element, count)
     with builder.goto_entry_block() if once else nullcontext():
         memory = builder.alloca(elements, None if times is None else times.value)
-    memory.align = ALIGNMENT
+    memory.align = align
     # llvmlite would give it the typed pointer of old
     memory.type = POINTER
     return kind(builder, memory)

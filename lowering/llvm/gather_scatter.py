@@ -34,13 +34,6 @@ def load_ints(lanes: Lanes, pointer: ir.Value | Ints, align: int = 4) -> ir.Valu
     return lanes.builder.load(unwrapped(pointer), align=align, typ=lanes.int_vector)
 
 
-def splat_int(lanes: Lanes, value: ir.Value) -> ir.Value:
-    """Return a 32-bit integer in every lane."""
-    undefined = ir.Constant(lanes.int_vector, ir.Undefined)
-    first = lanes.builder.insert_element(undefined, value, ir.Constant(I32, 0))
-    return lanes.builder.shuffle_vector(first, undefined, lanes.ints(0))
-
-
 def _addresses(lanes: Lanes, pointer: ir.Value | Floats, indices: ir.Value) -> ir.Value:
     """Return the address of the float at each of `places`; llvmlite types a sum of addresses by its base."""
     builder = lanes.builder

@@ -16,25 +16,19 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from .builder import (
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Cell,
-    Code,
-    ColumnChunk,
-    column_chunks,
-    counted_loop,
-    float_at,
-    i64,
-    reduce_loop,
-)
+from .builder import Cell, Code, ColumnChunk, Parameters, column_chunks
+from .flow import fold, loop
 from .transcendental import exp, log
-from .vectors import FLOAT, Lanes, int_constants
+from .values import FLOAT, FLOAT_BYTES, Floats, Number
+from .vectors import Lanes
+
+Vectors = list[ir.Value]
 
 Step = Callable[[ir.Value, ir.Value, int], ir.Value]
-"""(sum so far, value, index of the vector) -> next sum, or (value, feature, index of the vector) -> result."""
+"""(sum so far, value, index of the vector) -> next sum."""
+
+Map = Callable[[ir.Value, Number, int], ir.Value]
+"""(value, feature, index of the vector) -> result."""
 
 
 class Columns:
@@ -43,80 +37,74 @@ class Columns:
     A tile of one column is seen as vectors of features instead; what a fold finds is then the same in every lane.
     """
 
-    def __init__(self, code: Code, builder: ir.IRBuilder, features: ir.Value, width: int, chunk: ColumnChunk) -> None:
+    def __init__(self, code: Code, features: Number, width: int, chunk: ColumnChunk) -> None:
         """Look at a chunk of the columns of a tile of `width` columns."""
-        self.builder = builder
         self.features = features
         self.width, self.first, self.vectors = width, *chunk
         self.single = self.width == 1
-        self.lanes: Lanes = code.lanes(builder, code.target.lanes if self.single else code.column_lanes(self.width))
+        self.lanes: Lanes = code.lanes(features, code.target.lanes if self.single else code.column_lanes(self.width))
 
-    def _cells(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
+    def _cells(self, buffer: Floats, feature: Number) -> list[Floats]:
         columns = [self.first + index * self.lanes.width for index in range(self.vectors)]
-        return [Cell(feature, self.width, column).address(self.builder, buffer) for column in columns]
+        return [Cell(feature, self.width, column).of(buffer) for column in columns]
 
-    def at(self, buffer: ir.Value, feature: ir.Value) -> list[ir.Value]:
+    def at(self, buffer: Floats, feature: Number) -> Vectors:
         """Return the vectors of `feature`, or the vector of features from there on."""
         return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in self._cells(buffer, feature)]
 
-    def put(self, buffer: ir.Value, feature: ir.Value, values: Sequence[ir.Value]) -> None:
+    def put(self, buffer: Floats, feature: Number, values: Sequence[ir.Value]) -> None:
         """Store the vectors of `feature`, or the vector of features from there on."""
         for address, value in zip(self._cells(buffer, feature), values, strict=True):
             self.lanes.store(value, address, FLOAT_BYTES * self.lanes.width)
 
-    def total(self, buffer: ir.Value, step: Step) -> list[ir.Value]:
+    def total(self, buffer: Floats, step: Step) -> Vectors:
         """Return step(step(0, x[0]), x[1]) ... over all features, for a step that adds something of x."""
         sums = self._fold(0.0, buffer, step)
         return [self.lanes.splat(self.lanes.horizontal_sum(value)) for value in sums] if self.single else sums
 
-    def highest(self, buffer: ir.Value) -> list[ir.Value]:
+    def sums(self, buffer: Floats) -> Vectors:
+        """Return the sum over all features."""
+        return self.total(buffer, lambda total, value, _: self.lanes.add(total, value))
+
+    def highest(self, buffer: Floats) -> Vectors:
         """Return the largest value over all features."""
         values = self._fold(float("-inf"), buffer, lambda total, value, _: self.lanes.max(total, value))
         return [self.lanes.splat(self.lanes.horizontal_max(value)) for value in values] if self.single else values
 
-    def _fold(self, initial: float, buffer: ir.Value, step: Step) -> list[ir.Value]:
-        def body(step_index: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            feature = self.builder.mul(step_index, i64(self.lanes.width)) if self.single else step_index
+    def _fold(self, initial: float, buffer: Floats, step: Step) -> Vectors:
+        lanes, count = self.lanes, self.features
+
+        def one(index: Number, sums: Vectors) -> Vectors:
+            feature = index * lanes.width if self.single else index
             pairs = zip(sums, self.at(buffer, feature), strict=True)
             following = [step(total, value, index) for index, (total, value) in enumerate(pairs)]
             # behind the last feature a row holds garbage
             return [self._where_features(feature, following[0], sums[0])] if self.single else following
 
-        start = [self.lanes.splat(initial)] * self.vectors
-        return reduce_loop(self.builder, self._step_count(), start, body)
+        if self.single:
+            count = (count + (lanes.width - 1)).quotient(lanes.width)
+        return fold(count, [lanes.splat(initial)] * self.vectors, one)
 
-    def _step_count(self) -> ir.Value:
-        if not self.single:
-            return self.features
-        return self.builder.sdiv(self.builder.add(self.features, i64(self.lanes.width - 1)), i64(self.lanes.width))
-
-    def _where_features(self, first: ir.Value, inside: ir.Value, outside: ir.Value) -> ir.Value:
+    def _where_features(self, first: Number, inside: ir.Value, outside: ir.Value) -> ir.Value:
         """Return `inside` in the lanes of features from `first` on, and `outside` in those behind the last one."""
-        left = self.builder.trunc(self.builder.sub(self.features, first), I32)
-        vector = self.lanes.int_vector
-        lane = int_constants(range(self.lanes.width))
-        one = self.builder.insert_element(ir.Constant(vector, ir.Undefined), left, ir.Constant(I32, 0))
-        every = self.builder.shuffle_vector(one, one, int_constants([0] * self.lanes.width))
-        return self.builder.select(self.builder.icmp_signed("<", lane, every), inside, outside)
+        return self.lanes.select(self.lanes.below(self.features - first), inside, outside)
 
-    def map(self, source: ir.Value, target: ir.Value, step: Step) -> None:
+    def map(self, source: Floats, target: Floats, step: Map) -> None:
         """Store step(x, feature, vector's index) for all features."""
-        with counted_loop(self.builder, self.features, self.lanes.width if self.single else 1) as feature:
+        with loop(self.features, self.lanes.width if self.single else 1) as feature:
             values = [step(value, feature, index) for index, value in enumerate(self.at(source, feature))]
             self.put(target, feature, values)
 
-    def parameter(self, pointer: ir.Value, feature: ir.Value) -> ir.Value:
+    def parameter(self, values: Floats, feature: Number) -> ir.Value:
         """Return a parameter of `feature` in every lane, or those of the features from there on."""
-        address = float_at(self.builder, pointer, feature)
-        return self.lanes.load(address) if self.single else self.lanes.splat(self.builder.load(address, typ=FLOAT))
+        return self.lanes.load(values.at(feature)) if self.single else self.lanes.splat(values[feature])
 
-    def per_feature(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+    def per_feature(self, values: Sequence[ir.Value]) -> Vectors:
         """Return sums over features divided by their number."""
-        count = self.lanes.splat(self.builder.sitofp(self.features, FLOAT))
+        count = self.lanes.splat(self.lanes.builder.sitofp(self.features.value, FLOAT))
         return [self.lanes.div(value, count) for value in values]
 
 
-ColumnBody = Callable[[Columns, Sequence[ir.Argument]], None]
 MOST = 2
 """Vectors of columns that one loop over the features serves; more would spill in softmax on AVX2."""
 
@@ -147,53 +135,57 @@ def column_parts(code: Code, width: int, most: int) -> int:
     return max(1, min(most, width // code.column_lanes(width)))
 
 
-def for_columns(code: Code, name: str, form: ColumnForm, pointers: int, body: ColumnBody) -> ir.Function:
-    """Return the function `name` of so many pointers and the number of features."""
+def for_columns(code: Code, name: str, form: ColumnForm) -> Callable[[Callable[..., None]], ir.Function]:
+    """Return a decorator: `def body(columns: Columns, x: Floats, ...)` becomes `name`, `void (x, ..., features)`."""
 
-    def fill(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        for chunk in form.chunks(code.column_lanes(form.width)):
-            body(Columns(code, builder, args[-1], form.width, chunk), args)
+    def define(body: Callable[..., None]) -> ir.Function:
+        parameters = Parameters([*Parameters.of(body).kinds[1:], Number])
 
-    return code.function(f"{name}_{form.key}", [POINTER] * pointers + [I64], fill)
+        def fill(builder: ir.IRBuilder, arguments: Sequence[ir.Argument]) -> None:
+            *given, _ = parameters.received(builder, arguments)
+            features = Number(builder, arguments[-1])
+            for chunk in form.chunks(code.column_lanes(form.width)):
+                body(Columns(code, features, form.width, chunk), *given)
+
+        return code.function(f"{name}_{form.key}", parameters.types, fill)
+
+    return define
 
 
 def softmax(code: Code, form: ColumnForm) -> ir.Function:
     """Return `void (x, y, features)`."""
 
-    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
-        x, y, _ = args
-        lanes = columns.lanes
-        highest = columns.highest(x)
+    @for_columns(code, "softmax", form)
+    def kernel(columns: Columns, x: Floats, y: Floats) -> None:
+        lanes, highest = columns.lanes, columns.highest(x)
         columns.map(x, y, lambda value, _, index: exp(lanes, lanes.sub(value, highest[index])))
-        totals = columns.total(y, lambda total, value, _: lanes.add(total, value))
+        totals = columns.sums(y)
         columns.map(y, y, lambda value, _, index: lanes.div(value, totals[index]))
 
-    return for_columns(code, "softmax", form, 2, body)
+    return kernel
 
 
 def log_softmax(code: Code, form: ColumnForm) -> ir.Function:
     """Return `void (x, y, features)`."""
 
-    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
-        x, y, _ = args
-        lanes = columns.lanes
-        highest = columns.highest(x)
+    @for_columns(code, "log_softmax", form)
+    def kernel(columns: Columns, x: Floats, y: Floats) -> None:
+        lanes, highest = columns.lanes, columns.highest(x)
         totals = columns.total(
             x, lambda total, value, index: lanes.add(total, exp(lanes, lanes.sub(value, highest[index])))
         )
         logarithms = [log(lanes, total) for total in totals]
         columns.map(x, y, lambda value, _, index: lanes.sub(lanes.sub(value, highest[index]), logarithms[index]))
 
-    return for_columns(code, "log_softmax", form, 2, body)
+    return kernel
 
 
 def layer_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
     """Return `void (x, scale, bias, y, features)`."""
 
-    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
-        x, scale, bias, y, _ = args
-        lanes = columns.lanes
-        means = columns.per_feature(columns.total(x, lambda total, value, _: lanes.add(total, value)))
+    @for_columns(code, f"layer_norm_{_symbol(epsilon)}", form)
+    def kernel(columns: Columns, x: Floats, scale: Floats, bias: Floats, y: Floats) -> None:
+        lanes, means = columns.lanes, columns.per_feature(columns.sums(x))
 
         def square(total: ir.Value, value: ir.Value, index: int) -> ir.Value:
             centred = lanes.sub(value, means[index])
@@ -201,33 +193,33 @@ def layer_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
 
         deviations = _deviations(columns, columns.total(x, square), epsilon)
 
-        def scaled(value: ir.Value, feature: ir.Value, index: int) -> ir.Value:
+        def scaled(value: ir.Value, feature: Number, index: int) -> ir.Value:
             normal = lanes.div(lanes.sub(value, means[index]), deviations[index])
             return lanes.fma(normal, columns.parameter(scale, feature), columns.parameter(bias, feature))
 
         columns.map(x, y, scaled)
 
-    return for_columns(code, f"layer_norm_{_symbol(epsilon)}", form, 4, body)
+    return kernel
 
 
 def rms_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
     """Return `void (x, scale, y, features)`."""
 
-    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
-        x, scale, y, _ = args
+    @for_columns(code, f"rms_norm_{_symbol(epsilon)}", form)
+    def kernel(columns: Columns, x: Floats, scale: Floats, y: Floats) -> None:
         lanes = columns.lanes
         squares = columns.total(x, lambda total, value, _: lanes.fma(value, value, total))
         deviations = _deviations(columns, squares, epsilon)
 
-        def scaled(value: ir.Value, feature: ir.Value, index: int) -> ir.Value:
+        def scaled(value: ir.Value, feature: Number, index: int) -> ir.Value:
             return lanes.mul(lanes.div(value, deviations[index]), columns.parameter(scale, feature))
 
         columns.map(x, y, scaled)
 
-    return for_columns(code, f"rms_norm_{_symbol(epsilon)}", form, 3, body)
+    return kernel
 
 
-def _deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -> list[ir.Value]:
+def _deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -> Vectors:
     """Return sqrt(mean of squares + epsilon)."""
     lanes = columns.lanes
     return [lanes.sqrt(lanes.add(value, lanes.splat(epsilon))) for value in columns.per_feature(squares)]
@@ -236,12 +228,11 @@ def _deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -
 def reduce_mean(code: Code, form: ColumnForm) -> ir.Function:
     """Return `void (x, y, features)`; y has one row."""
 
-    def body(columns: Columns, args: Sequence[ir.Argument]) -> None:
-        x, y, _ = args
-        totals = columns.total(x, lambda total, value, _: columns.lanes.add(total, value))
-        columns.put(y, i64(0), columns.per_feature(totals))
+    @for_columns(code, "reduce_mean", form)
+    def kernel(columns: Columns, x: Floats, y: Floats) -> None:
+        columns.put(y, columns.features.constant(0), columns.per_feature(columns.sums(x)))
 
-    return for_columns(code, "reduce_mean", form, 2, body)
+    return kernel
 
 
 def _symbol(value: float) -> str:

@@ -10,8 +10,8 @@ What has been computed is an `ir.Value` inside; vectors and single floats are us
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Generic, NoReturn, Self, TypeVar, cast
 
 from llvmlite import ir
 
@@ -25,8 +25,10 @@ I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 FLOAT = ir.FloatType()
 VOID = ir.VoidType()
+NULL = ir.Constant(POINTER, None)
 
 FLOAT_BYTES = 4
+LONG_BYTES = ADDRESS_BYTES = 8
 ALIGNMENT = 64
 """Bytes to which every buffer and packed array is aligned: a cache line, and a vector of the widest target."""
 
@@ -48,6 +50,10 @@ class Value:
         self.builder = builder
         self.value = value
 
+    def constant(self, number: int) -> "Number":
+        """Return a constant of 64 bits, for where a value is wanted that knows its builder."""
+        return Number(self.builder, i64(number))
+
 
 class Truth(Value):
     """A condition of the running code, which nothing is known of here."""
@@ -65,15 +71,12 @@ class Truth(Value):
     def __invert__(self) -> "Truth":
         return Truth(self.builder, self.builder.not_(self.value))
 
-    def number(self) -> "Number":
-        """Return 1 where it holds, else 0."""
-        return Number(self.builder, self.builder.zext(self.value, I64))
+    def number(self, width: ir.IntType = I64) -> "Number":
+        """Return 1 where it holds, 0 where it does not."""
+        return Number(self.builder, self.builder.zext(self.value, width))
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a condition of generated code has no value yet: expected when(..), select(..) or either(..)")
-
-
-Operate = Callable[[ir.IRBuilder, ir.Value, ir.Value], ir.Value]
 
 
 class Number(Value):
@@ -135,11 +138,17 @@ class Number(Value):
     def __lshift__(self, bits: "Number | int") -> "Number":
         return Number(self.builder, self.builder.shl(self.value, self._operand(bits)))
 
+    def __rlshift__(self, other: int) -> "Number":
+        return Number(self.builder, self.builder.shl(self._operand(other), self.value))
+
     def __rshift__(self, bits: "Number | int") -> "Number":
         return Number(self.builder, self.builder.lshr(self.value, self._operand(bits)))
 
     def __and__(self, other: "Number | int") -> "Number":
         return Number(self.builder, self.builder.and_(self.value, self._operand(other)))
+
+    def __invert__(self) -> "Number":
+        return Number(self.builder, self.builder.not_(self.value))
 
     def __or__(self, other: "Number | int") -> "Number":
         return Number(self.builder, self.builder.or_(self.value, self._operand(other)))
@@ -178,9 +187,6 @@ class Number(Value):
     def signed(self) -> "Number":
         """Return a narrow number with its sign in 64 bits."""
         return Number(self.builder, self.builder.sext(self.value, I64))
-
-    def __invert__(self) -> "Number":
-        return Number(self.builder, self.builder.not_(self.value))
 
     def set_bits(self) -> "Number":
         """Return the number of bits that are 1."""
@@ -380,12 +386,31 @@ class Pointers(Pointer[Bytes]):
     def _item(self, loaded: ir.Value) -> Bytes:
         return Bytes(self.builder, loaded)
 
+    def __setitem__(self, index: Index, address: Pointer[Any]) -> None:
+        self.builder.store(address.value, self.at(index).value)
+
 
 def unwrapped(value: Value | ir.Value) -> ir.Value:
     """Return LLVM's value."""
     return value.value if isinstance(value, Value) else value
 
 
-def operands(values: Sequence[Value | ir.Value | int]) -> list[ir.Value]:
-    """Return arguments of a call as LLVM's values; integers have 64 bits."""
-    return [i64(value) if isinstance(value, int) else unwrapped(value) for value in values]
+Argument = Value | ir.Value | int | Sequence["Argument"]
+"""An argument of a call, or a named tuple that stands for some; integers have 64 bits."""
+
+
+def leaves(state: object) -> list[ir.Value]:
+    """Return LLVM's values in a value, or in a tuple or list of such."""
+    if isinstance(state, Value):
+        return [state.value]
+    if isinstance(state, ir.Value):
+        return [state]
+    return [leaf for part in cast("Sequence[object]", state) for leaf in leaves(part)]
+
+
+def operands(arguments: Iterable[Argument]) -> list[ir.Value]:
+    """Return arguments of a call as LLVM's values."""
+    values: list[ir.Value] = []
+    for argument in arguments:
+        values += [i64(argument)] if isinstance(argument, int) else leaves(argument)
+    return values

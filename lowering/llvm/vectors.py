@@ -20,7 +20,7 @@ from llvmlite import ir
 
 from ..cpu_target import CpuTarget
 from .intrinsics import call_intrinsic
-from .values import FLOAT, FLOAT_BYTES, Floats, unwrapped
+from .values import FLOAT, FLOAT_BYTES, Floats, Number, unwrapped
 
 Operand: TypeAlias = ir.Value | float
 """A vector value, or a number that stands for a vector of it."""
@@ -109,15 +109,26 @@ class Lanes:
         name = "llvm.x86.avx512.vpermi2var.ps.512"
         return call_intrinsic(self.builder, name, self.float_vector, [low, indices, high])
 
-    def load_chosen(self, pointer: ir.Value, chosen: ir.Value) -> ir.Value:
+    def load_chosen(self, pointer: ir.Value | Floats, chosen: ir.Value) -> ir.Value:
         """Return the floats from `pointer` on in the lanes that are chosen, 0 in others; nothing else is read."""
-        operands = [pointer, ir.Constant(INT, 4), chosen, self.splat(0.0)]
+        operands = [unwrapped(pointer), ir.Constant(INT, 4), chosen, self.splat(0.0)]
         return call_intrinsic(self.builder, f"llvm.masked.load.v{self.width}f32.p0", self.float_vector, operands)
 
-    def store_chosen(self, value: ir.Value, pointer: ir.Value, chosen: ir.Value) -> None:
+    def store_chosen(self, value: ir.Value, pointer: ir.Value | Floats, chosen: ir.Value) -> None:
         """Write the lanes that are chosen, a vector of i1, to their places from `pointer` on."""
-        operands = [value, pointer, ir.Constant(INT, 4), chosen]
+        operands = [value, unwrapped(pointer), ir.Constant(INT, 4), chosen]
         call_intrinsic(self.builder, f"llvm.masked.store.v{self.width}f32.p0", ir.VoidType(), operands)
+
+    def below(self, count: Number, first: int = 0) -> ir.Value:
+        """Return where the number of a lane, the lowest one being `first`, is below `count`."""
+        numbers = int_constants(range(first, first + self.width))
+        return self.builder.icmp_signed("<", numbers, self.splat_int(count.narrow(INT)))
+
+    def splat_int(self, value: ir.Value | Number) -> ir.Value:
+        """Return a 32-bit integer in every lane."""
+        undefined = ir.Constant(self.int_vector, ir.Undefined)
+        first = self.builder.insert_element(undefined, unwrapped(value), ir.Constant(INT, 0))
+        return self.builder.shuffle_vector(first, undefined, self.ints(0))
 
     def add(self, left: Operand, right: Operand) -> ir.Value:
         """Return left + right."""

@@ -35,6 +35,7 @@ from ..llvm.builder import (
 )
 from ..llvm.call_tables import ConstantTable, Packing, SizeTable
 from ..llvm.transposition import columns_to_rows, rows_to_columns
+from ..llvm.values import Pointers
 from ..program import TiledRows, TileTime
 from .byte_lanes import lookup_form, multiplies_bytes
 from .byte_rows import Strided, copy_codes, placed_codes, quantizing
@@ -142,7 +143,7 @@ class QuantizedStep:
     builder: ir.IRBuilder
     op: QuantizedLayersOp
     constants: ConstantTable
-    table: ir.Value
+    table: Pointers
     """The table of the addresses of packed constants."""
     scratch: ir.Value
     values: ir.Value | None = None
@@ -283,7 +284,7 @@ class QuantizedStep:
         key = (self.op, kind, index)
         if not self.constants.has(key):
             self.constants.add(key, packing, self.op)
-        return self.constants.pointers(self.builder, self.table, key)
+        return [address.value for address in self.constants.pointers(self.table, key)]
 
 
 def layer_end(op: QuantizedLayersOp, index: int) -> LayerEnd:

@@ -22,8 +22,7 @@ from ..cpu_target import CpuTarget
 from ..llvm.builder import Code
 from ..llvm.flow import branch, call, fold, loop, select
 from ..llvm.transposition import rows_to_columns
-from ..llvm.values import FLOAT_BYTES, I32, Floats, Number
-from ..llvm.vectors import int_constants
+from ..llvm.values import FLOAT_BYTES, Floats, Number
 from ..program import TiledRows, TileTime
 from .row_major import RowMajorStep
 
@@ -56,11 +55,10 @@ class ProductStep:
         op, step, shapes = self.op, self.step, self.step.sizes.shapes
         (*_, rows, depth), (*_, outputs, _) = (shapes[value] for value in (op.x, op.y))
         sizes = [step.number(size) for size in (rows, outputs, depth)]
-        first, end = (Number(step.builder, row) for row in step.rows)
-        with loop(end - first) as done:
-            sample = first + done
+        with loop(step.rows.end - step.rows.first) as done:
+            sample = step.rows.first + done
             addresses = [
-                step.buffer(value).at(sample * step.number(product(shapes[value][-2:])))
+                step.pointers[value].at(sample * step.number(product(shapes[value][-2:])))
                 for value in (op.x, op.y, op.result)
             ]
             call(sample_product(step.code), *addresses, step.scratch, *sizes)
@@ -84,7 +82,7 @@ def sample_product(code: Code) -> ir.Function:
             count = select(is_whole, columns, left)
             source = y.at(column * depth)
             call(rows_to_columns(code, columns), source, scratch, depth, depth, count, columns)
-            chosen = [_lanes_below(count, first, lanes) for first in range(0, columns, lanes)]
+            chosen = [vectors.below(count, first) for first in range(0, columns, lanes)]
             with loop(rows, height) as first:
                 wanted = [first + row for row in range(height)]
                 numbers = [select(last < row, last, row) for row in wanted]
@@ -117,17 +115,8 @@ def sample_product(code: Code) -> ir.Function:
                     chosen: Sequence[ir.Value] = chosen,
                 ) -> None:
                     for index, (total, start) in enumerate(zip(sums, starts, strict=True)):
-                        vectors.store_chosen(total, start.value, chosen[index % VECTORS])
+                        vectors.store_chosen(total, start, chosen[index % VECTORS])
 
                 branch(is_whole, whole, rest, likely=True)
 
     return kernel
-
-
-def _lanes_below(count: Number, first: int, lanes: int) -> ir.Value:
-    """Return the lanes, columns from `first` on, that are before column `count`."""
-    builder, kind = count.builder, ir.VectorType(I32, lanes)
-    numbers = int_constants(range(first, first + lanes))
-    undefined = ir.Constant(kind, ir.Undefined)
-    limit = builder.insert_element(undefined, count.narrow(I32).value, ir.Constant(I32, 0))
-    return builder.icmp_signed("<", numbers, builder.shuffle_vector(limit, undefined, int_constants([0] * lanes)))

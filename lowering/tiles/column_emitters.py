@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.layers import LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
-from ..llvm.builder import Code, i64
+from ..llvm.builder import Code
 from ..llvm.call_tables import with_room
+from ..llvm.flow import call
 from ..llvm.reductions import ColumnForm, column_parts, layer_norm, rms_norm
+from ..llvm.values import Floats
 from .thread_shares import Cut
 from .tile_code import TileCode
 from .tile_memory import features_of
@@ -21,7 +23,7 @@ ColumnKernel = Callable[[ColumnForm], ir.Function]
 
 
 def emit_by_columns(
-    tile: TileCode, kernel: ColumnKernel, x: SSAValue, parameters: Sequence[ir.Value], result: SSAValue
+    tile: TileCode, kernel: ColumnKernel, x: SSAValue, parameters: Sequence[Floats], result: SSAValue
 ) -> None:
     """Emit the kernel on the columns of `x`, each thread on its own ones."""
     team = tile.team
@@ -29,8 +31,7 @@ def emit_by_columns(
     for part in range(parts):
         function = kernel(ColumnForm(tile.width, part, parts))
         with tile.only_for(part):
-            arguments = [tile.pointer(x), *parameters, tile.pointer(result), i64(features_of(x))]
-            tile.builder.call(function, arguments)
+            call(function, tile.pointer(x), *parameters, tile.pointer(result), features_of(x))
 
 
 def emit_plain(
@@ -48,7 +49,7 @@ def emit_layer_norm(op: LayerNormOp, tile: TileCode, _: Cut) -> None:
     """Emit a layer normalisation; a bias that is missing is one of zeros."""
     features, epsilon = features_of(op.x), op.epsilon.value.data
     zeros = partial(_zeros, features)
-    bias = tile.constant(("zeros", features), zeros) if op.bias is None else tile.pointer(op.bias)
+    bias = tile.constant(("zeros", features), zeros).cast(Floats) if op.bias is None else tile.pointer(op.bias)
     parameters = [tile.pointer(op.scale), bias]
     emit_by_columns(tile, lambda form: layer_norm(tile.code, form, epsilon), op.x, parameters, op.result)
 

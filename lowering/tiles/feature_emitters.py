@@ -2,14 +2,14 @@
 
 from typing import Literal
 
-from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from ...dialect.ops.constants import ConstantOp
 from ...dialect.ops.elementwise import ActivateOp, BinaryOp
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ..kernels.elementwise import BinaryForm, activate, binary
-from ..llvm.builder import float_at, i64
+from ..llvm.flow import call
+from ..llvm.values import Floats, Index
 from .thread_shares import Cut, copied_parts
 from .tile_code import TileCode
 from .tile_memory import features_of
@@ -19,9 +19,8 @@ def emit_activate(op: ActivateOp, tile: TileCode, cut: Cut) -> None:
     """Emit an activation of every value."""
     function = activate(tile.code, op.activation, tile.width)
 
-    def share(first: ir.Value, features: ir.Value) -> None:
-        source, target = (tile.feature_at(value, first) for value in (op.x, op.result))
-        tile.builder.call(function, [source, target, features])
+    def share(first: Index, features: Index) -> None:
+        call(function, tile.feature_at(op.x, first), tile.feature_at(op.result, first), features)
 
     tile.by_features(cut, features_of(op.x), share)
 
@@ -33,9 +32,9 @@ def emit_binary(op: BinaryOp, tile: TileCode, cut: Cut) -> None:
     form = BinaryForm(op.name, left, right, tile.width)
     function = binary(tile.code, form)
 
-    def share(first: ir.Value, count: ir.Value) -> None:
-        operands = [_address(tile, op.left, left, first), _address(tile, op.right, right, first)]
-        tile.builder.call(function, [*operands, tile.feature_at(op.result, first), count])
+    def share(first: Index, count: Index) -> None:
+        operands = _address(tile, op.left, left, first), _address(tile, op.right, right, first)
+        call(function, operands, tile.feature_at(op.result, first), count)
 
     tile.by_features(cut, features, share)
 
@@ -51,13 +50,13 @@ def _operand(value: SSAValue, features: int) -> TileOperand:
     return "tile" if features_of(value) == features else "one_row"
 
 
-def _address(tile: TileCode, value: SSAValue, kind: TileOperand, first: ir.Value) -> ir.Value:
+def _address(tile: TileCode, value: SSAValue, kind: TileOperand, first: Index) -> Floats:
     """Return the address from which a two-operand kernel reads `value`, from feature `first` on."""
     match kind:
         case "tile":
             return tile.feature_at(value, first)
         case "per_feature":
-            return float_at(tile.builder, tile.pointer(value), first)
+            return tile.pointer(value).at(first)
         case "one_row" | "one_value":
             return tile.pointer(value)
 
@@ -66,15 +65,15 @@ def emit_concat(op: ConcatOp, tile: TileCode, _: Cut) -> None:
     """Emit the copies of parts that do not lie in the whole."""
     with tile.only_for(0):
         for part, first in copied_parts(op, tile.spans, tile.width):
-            _copy(tile, tile.pointer(part), tile.feature_at(op.result, i64(first)), features_of(part))
+            _copy(tile, tile.pointer(part), tile.feature_at(op.result, first), features_of(part))
 
 
 def emit_split(op: SplitOp, tile: TileCode, _: Cut) -> None:
     """Emit the copies of parts that do not lie in the whole."""
     with tile.only_for(0):
         for part, first in copied_parts(op, tile.spans, tile.width):
-            _copy(tile, tile.feature_at(op.x, i64(first)), tile.pointer(part), features_of(part))
+            _copy(tile, tile.feature_at(op.x, first), tile.pointer(part), features_of(part))
 
 
-def _copy(tile: TileCode, source: ir.Value, target: ir.Value, features: int) -> None:
-    tile.builder.call(activate(tile.code, None, tile.width), [source, target, i64(features)])
+def _copy(tile: TileCode, source: Floats, target: Floats, features: int) -> None:
+    call(activate(tile.code, None, tile.width), source, target, features)

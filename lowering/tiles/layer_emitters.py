@@ -6,7 +6,6 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
@@ -26,7 +25,8 @@ from ..kernels.table import (
     kernel_at,
     row_major_code_of,
 )
-from ..llvm.builder import float_at, i64
+from ..llvm.flow import call
+from ..llvm.values import Bytes, Floats, Index, Number
 from .depth_first_groups import groups_at
 from .network_code import NetworkCode
 from .thread_shares import Borders, Cut
@@ -54,10 +54,10 @@ class RowsOfLayer:
     """The rows of a layer in a tile of rows: most of them, their number, and the values between those of x and of y."""
 
     width: int
-    count: ir.Value
-    x_apart: ir.Value
-    y_apart: ir.Value
-    direct: Mapping[SSAValue, ir.Value]
+    count: Number
+    x_apart: int
+    y_apart: int
+    direct: Mapping[SSAValue, Floats]
     """The addresses of the rows of results that leave the tile at once."""
 
 
@@ -90,11 +90,8 @@ def emit_network(op: NetworkOp, tile: TileCode, _: Cut) -> None:
 
 
 def _networks(tile: TileCode) -> NetworkCode:
-    def address(value: SSAValue, feature: int) -> ir.Value:
-        return tile.feature_at(value, i64(feature))
-
     outside = None if tile.rows is None else (tile.rows.direct, tile.rows.count)
-    return NetworkCode(tile.code, tile.builder, tile.tables, tile.width, address, outside)
+    return NetworkCode(tile.code, tile.tables, tile.width, tile.feature_at, outside)
 
 
 @dataclass(frozen=True)
@@ -109,20 +106,20 @@ class _LayerCode:
     def emit(self, borders: Borders) -> None:
         """Emit the layer as a whole, or the shares between borders that the calling thread has."""
         tile, key = self.tile, (self.op.weight, self.op.bias, self.kernel.format, borders)
-        (constants, table), builder = tile.tables, tile.builder
+        constants, table = tile.tables
         if not constants.has(key):
             constants.add(key, partial(_packed_layer, self._width, bool(borders)), self.op)
         if not borders:
-            packed = constants.pointers(builder, table, key)
+            packed = constants.pointers(table, key)
             with tile.only_for(0):
-                self._call(packed, i64(0), i64(shape_of(self.op.weight)[1]))
+                self._call(packed, 0, shape_of(self.op.weight)[1])
             return
         count = len(borders) - 1
         if tile.team is not None and tile.team.share_count != count:
             raise ValueError(f"a pebble.linear is cut into {count} shares, its tile into {tile.team.share_count}")
 
-        def share(number: ir.Value, first: ir.Value, outputs: ir.Value) -> None:
-            self._call(constants.share_pointers(builder, table, key, number, count), first, outputs)
+        def share(number: Number, first: Number, outputs: Number) -> None:
+            self._call(constants.share_pointers(table, key, number, count), first, outputs)
 
         tile.each_share(borders, share)
 
@@ -133,34 +130,33 @@ class _LayerCode:
             return self.rows_of_layer.width
         return self.tile.width if self.tile.rows is None else self.tile.rows.width
 
-    def _call_rows(self, packed: Sequence[ir.Value], first: ir.Value, count: ir.Value, rows: RowsOfLayer) -> None:
+    def _call_rows(self, packed: Sequence[Bytes], first: Index, count: Index, rows: RowsOfLayer) -> None:
         """Emit the call of a kernel whose tiles are rows."""
         op, tile, family = self.op, self.tile, self.kernel.family
-        x, inputs, form = tile.pointer(op.x), i64(shape_of(op.weight)[0]), LinearForm(rows.width, op.activation)
+        x, inputs, form = tile.pointer(op.x), shape_of(op.weight)[0], LinearForm(rows.width, op.activation)
         y = rows.direct[op.result] if op.result in rows.direct else tile.pointer(op.result)
         function = row_major_code_of(family).emit_apart(tile.code, form)
-        arguments = [*packed, inputs, count, rows.count, rows.x_apart, rows.y_apart]
-        tile.builder.call(function, [x, float_at(tile.builder, y, first), *arguments])
+        call(function, x, y.at(first), *packed, inputs, count, rows.count, rows.x_apart, rows.y_apart)
 
-    def _call(self, packed: Sequence[ir.Value], first: ir.Value, count: ir.Value) -> None:
+    def _call(self, packed: Sequence[Bytes], first: Index, count: Index) -> None:
         """Emit the call of the kernel for `count` outputs from the first one on."""
         if self.rows_of_layer is not None:
             self._call_rows(packed, first, count, self.rows_of_layer)
             return
         op, tile, family = self.op, self.tile, self.kernel.family
-        rows, form, builder = tile.rows, LinearForm(tile.width, op.activation), tile.builder
-        x, inputs = tile.pointer(op.x), i64(shape_of(op.weight)[0])
+        rows, form = tile.rows, LinearForm(tile.width, op.activation)
+        x, inputs = tile.pointer(op.x), shape_of(op.weight)[0]
         if rows is None or not family.any_rows:
             function = code_of(family).emit(tile.code, form)
-            builder.call(function, [x, tile.feature_at(op.result, first), *packed, inputs, count])
+            call(function, x, tile.feature_at(op.result, first), *packed, inputs, count)
         elif op.result in rows.direct:
-            y, apart = float_at(builder, rows.direct[op.result], first), i64(features_of(op.result))
+            y, apart = rows.direct[op.result].at(first), features_of(op.result)
             function = any_rows_code_of(family).emit_leaving(tile.code, form)
-            builder.call(function, [x, y, *packed, inputs, count, rows.count, apart])
+            call(function, x, y, *packed, inputs, count, rows.count, apart)
         else:
             y = tile.feature_at(op.result, first)
             function = any_rows_code_of(family).emit_rows(tile.code, form)
-            builder.call(function, [x, y, *packed, inputs, count, rows.count])
+            call(function, x, y, *packed, inputs, count, rows.count)
 
 
 def _packed_layer(width: int, is_cut: bool, op: Operation | None) -> list[NDArray[np.generic]]:

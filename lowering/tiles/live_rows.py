@@ -182,40 +182,30 @@ class RowCompactionCode:
         return _LiveTile(tile.columns, target, spare, tile.row_numbers, count)
 
     def _call_stage(self, stage: int, tile: _LiveTile, pointers: _CallPointers) -> None:
-        call(self.code.functions[f"{self.name}_stage{stage}"], *tile, *pointers)
+        call(self.code.functions[f"{self.name}_stage{stage}"], tile, pointers)
 
     def _stage(self, stage: int) -> None:
         """Make the function of a stage; those of later ones are made."""
         last = stage == len(self.compaction.stages) - 1
 
         @self.code.kernel(f"{self.name}_stage{stage}")
-        def kernel(
-            columns: Floats,
-            target: Floats,
-            spare: Floats,
-            row_numbers: Longs,
-            column_count: Number,
-            out: Floats,
-            constants: Pointers,
-            scratch: Bytes,
-        ) -> None:
-            pointers = _CallPointers(out, constants, scratch)
-            tile = self._emit_layers(stage, _LiveTile(columns, target, spare, row_numbers, column_count), pointers)
-            liveness = scratch.after(self.compaction.memory.liveness).cast(Longs)
+        def kernel(tile: _LiveTile, pointers: _CallPointers) -> None:
+            tile = self._emit_layers(stage, tile, pointers)
+            liveness = pointers.scratch.after(self.compaction.memory.liveness).cast(Longs)
             features = features_of(self.compaction.stages[stage][-1].result)
             call(self._columns.find_live(), tile.columns, features, tile.column_count, liveness)
             if last:
-                self._emit_rows_out(tile, out, liveness)
+                self._emit_rows_out(tile, pointers.out, liveness)
             else:
                 self._emit_next_stage(stage + 1, tile, pointers, liveness)
 
     def _emit_layers(self, stage: int, tile: _LiveTile, pointers: _CallPointers) -> _LiveTile:
         """Emit the layers of a stage; return the tile where it is then, with the other buffer as its target."""
         columns, target, spare = tile.columns, tile.target, tile.spare
-        scratch, tables, width = pointers.scratch, (self.constants, pointers.constants.value), self.compaction.width
+        scratch, tables, width = pointers.scratch, (self.constants, pointers.constants), self.compaction.width
         for layer in self.compaction.stages[stage]:
-            placed = {layer.x: columns.value, layer.result: target.value}
-            emit(layer, TileCode(self.code, scratch.builder, tables, width, scratch.value, {}, placed=placed))
+            placed = {layer.x: columns, layer.result: target}
+            emit(layer, TileCode(self.code, tables, width, scratch, {}, placed=placed))
             columns, target, spare = target, spare, target
         return tile._replace(columns=columns, target=target, spare=columns)
 

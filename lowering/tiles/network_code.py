@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ...dialect.ops.network import NetworkOp
 from ..kernels.kernel_form import OUTPUT_PADDING
-from ..llvm.builder import POINTER, Code, i64
+from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable
+from ..llvm.flow import allocated, call
+from ..llvm.values import ADDRESS_BYTES, Bytes, Floats, Number, Pointers
 from ..neurons.connection_kernel import NetworkForm, network_loop
 from ..neurons.connection_stream import pack_stream, working_rows
 from ..neurons.neuron_kernel import neuron_loop
@@ -29,11 +30,10 @@ class NetworkCode:
     """The code of graphs in a tile; `address` is that of a feature of a value."""
 
     code: Code
-    builder: ir.IRBuilder
-    tables: tuple[ConstantTable, ir.Value]
+    tables: tuple[ConstantTable, Pointers]
     width: int
-    address: Callable[[SSAValue, int], ir.Value]
-    batch_rows: tuple[Mapping[SSAValue, ir.Value], ir.Value] | None = None
+    address: Callable[[SSAValue, int], Floats]
+    batch_rows: tuple[Mapping[SSAValue, Floats], Number] | None = None
     """The addresses of the rows that a group transposes itself, and their number; None where all columns count."""
 
     def emit_network(self, op: NetworkOp) -> None:
@@ -42,32 +42,33 @@ class NetworkCode:
         slots, spilled = (self._behind(op.outputs[0], row) for row in (0, rows.slots))
         table = self._table([*(self.address(value, 0) for value in (*op.inputs, *op.outputs)), spilled])
         loop = network_loop(self.code, NetworkForm(self.width, op.activations.data))
-        self.builder.call(loop, [stream, slots, table])
+        call(loop, stream, slots, table)
 
     def emit_group(self, group: LayerGroup) -> None:
         """Emit a group of layers depth first."""
         graph, result = group.graph(), group.last.result
         pack = partial(pack_neurons, graph, group.neuron_order, group.transposed)
         stream = self._packed((group.last, "neurons"), pack)
-        rows, count = self.batch_rows or ({}, i64(self.width))
+        nowhere: Mapping[SSAValue, Floats] = {}
+        rows, count = (nowhere, self.width) if self.batch_rows is None else self.batch_rows
         ends = (group.first.x, result)
         table = self._table([rows[value] if value in rows else self.address(value, 0) for value in ends])
         loop = neuron_loop(self.code, NetworkForm(self.width, graph.activations), group.transposed)
-        self.builder.call(loop, [stream, self._behind(result, 0), table, count])
+        call(loop, stream, self._behind(result, 0), table, count)
 
-    def _packed(self, key: Hashable, pack: Callable[[], NDArray[np.uint32]]) -> ir.Value:
+    def _packed(self, key: Hashable, pack: Callable[[], NDArray[np.uint32]]) -> Bytes:
         constants, table = self.tables
         if not constants.has(key):
             constants.add(key, lambda _: [pack()])
-        return constants.pointers(self.builder, table, key)[0]
+        return constants.pointers(table, key)[0]
 
-    def _behind(self, value: SSAValue, row: int) -> ir.Value:
+    def _behind(self, value: SSAValue, row: int) -> Floats:
         """Return the address of a row behind all that kernels write."""
         return self.address(value, features_of(value) + OUTPUT_PADDING + row)
 
-    def _table(self, buffers: Sequence[ir.Value]) -> ir.Value:
+    def _table(self, buffers: Sequence[Floats]) -> Pointers:
         """Return a table of addresses."""
-        table = self.builder.alloca(POINTER, len(buffers))
+        table = allocated(buffers[0], Pointers, len(buffers), align=ADDRESS_BYTES)
         for index, buffer in enumerate(buffers):
-            self.builder.store(buffer, self.builder.gep(table, [i64(index)], source_etype=POINTER))
+            table[index] = buffer
         return table

@@ -12,34 +12,54 @@ from ...dialect.ops.movement import ConcatOp, SplitOp, TakeOp, TransposeOp
 from ...dialect.ops.tile import TileOp
 from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
 from ...foundation.extensible_table import ExtensibleTable
+from ..calls.words import Words
 from ..kernels.elementwise import ARITHMETIC
 from ..kernels.kernel_form import activated
-from ..llvm.builder import I64, POINTER, Code
+from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable, SizeTable
 from ..llvm.flow import loop
 from ..llvm.strided import Combine, Strided, StridedMap, copy_values, emit_copy, emit_strided
-from ..llvm.values import Bytes, Floats, Index, Number
+from ..llvm.values import NULL, Bytes, Floats, Index, Longs, Number, Pointers
 from ..llvm.vectors import Lanes
 
 
 class RowRange(NamedTuple):
     """Rows of the batch from `first` to the one before `end`."""
 
-    first: ir.Value
-    end: ir.Value
+    first: Number
+    end: Number
 
 
-@dataclass(frozen=True)
-class Sharing:
+class Barrier(NamedTuple):
+    """What returns when all threads of a team have called it, and the memory of the team."""
+
+    function: Words
+    team: Words
+
+    def meet(self) -> None:
+        """Emit the call that returns when all threads of the team have made it."""
+        self.function.call(self.team)
+
+
+class Sharing(NamedTuple):
     """Arguments of a shared step beside those of others."""
 
-    scratch: ir.Value
+    scratch: Bytes
     """Memory of the thread alone."""
-    barrier: ir.Value
-    team: ir.Value
-    number: ir.Value
+    barrier: Barrier
+    number: Number
     """The number of the thread."""
-    threads: ir.Value
+    threads: Number
+
+
+class StepArguments(NamedTuple):
+    """Arguments of a step: tables of addresses and sizes, scratch memory, and the rows."""
+
+    buffers: Pointers
+    constants: Pointers
+    sizes: Longs
+    scratch: Bytes
+    rows: RowRange
 
 
 @dataclass(frozen=True)
@@ -50,9 +70,9 @@ class TileConstants:
     table: ConstantTable
     start: ir.GlobalVariable
 
-    def pointers(self, builder: ir.IRBuilder, constants: ir.Value) -> ir.Value:
+    def pointers(self, constants: Pointers) -> Pointers:
         """Return the address of the first pointer of the tile in the table of the network."""
-        return builder.gep(constants, [builder.load(self.start, typ=I64)], source_etype=POINTER)
+        return constants.at(Longs(constants.builder, self.start)[0])
 
 
 @dataclass(frozen=True)
@@ -60,32 +80,27 @@ class RowMajorStep:
     """The code of one step under construction, and what its emitter may ask."""
 
     code: Code
-    builder: ir.IRBuilder
     sizes: SizeTable
-    size_table: ir.Value
-    """The table of sizes of the call, [sizes] 64-bit words."""
+    size_table: Longs
+    """The table of sizes of the call."""
     constants: ConstantTable
-    constant_table: ir.Value
+    constant_table: Pointers
     """The table of the addresses of packed constants."""
     tile_constants: Callable[[TileOp], TileConstants]
-    pointers: dict[SSAValue, ir.Value]
+    pointers: dict[SSAValue, Floats]
     """The address of each operand and result, row-major floats."""
-    scratch: ir.Value
+    scratch: Bytes
     rows: RowRange
     sharing: Sharing | None = None
     """What threads that do rows together have; None where each does its own."""
 
-    def value(self, size: Size) -> ir.Value:
-        """Return a size of the call, a 64-bit integer."""
-        return self.sizes.value(self.builder, self.size_table, size)
-
-    def buffer(self, value: SSAValue) -> Floats:
-        """Return the address of an operand or result."""
-        return Floats(self.builder, self.pointers[value])
-
     def number(self, size: Size) -> Number:
         """Return a size of the call."""
-        return Number(self.builder, self.value(size))
+        return self.sizes.number(self.size_table, size)
+
+    def null(self) -> Floats:
+        """Return the address of what is not there."""
+        return Floats(self.size_table.builder, NULL)
 
     def strides(self, shape: SymbolicShape) -> list[Index]:
         """Return the row-major stride of every axis in values; 1 as a number for the last axis."""
@@ -97,15 +112,13 @@ class RowMajorStep:
         work = StridedMap(target, operands, combine)
         emit_strided(self.code, [self.number(size) for size in sizes], work)
 
-    def emit_copy(self, source: ir.Value, target: ir.Value, size: Size, *, is_bytes: bool = False) -> None:
+    def emit_copy(self, source: Floats, target: Floats, size: Size, *, is_bytes: bool = False) -> None:
         """Emit a copy of `size` values, floats or bytes."""
         if not is_bytes:
-            buffers = Floats(self.builder, source), Floats(self.builder, target)
-            emit_copy(self.code, *buffers, self.number(size))
+            emit_copy(self.code, source, target, self.number(size))
             return
-        bytes_in, bytes_out = Bytes(self.builder, source), Bytes(self.builder, target)
         with loop(self.number(size)) as index:
-            bytes_out[index] = bytes_in.narrow(index)
+            target.cast(Bytes)[index] = source.cast(Bytes).narrow(index)
 
 
 class PartCopy(NamedTuple):
@@ -126,7 +139,7 @@ def emit_activate(op: ActivateOp, step: RowMajorStep) -> None:
     def combine(lanes: Lanes, values: Sequence[ir.Value]) -> ir.Value:
         return activated(lanes, op.activation, values)[0]
 
-    source, target = (Strided(step.buffer(value), (1,)) for value in (op.x, op.result))
+    source, target = (Strided(step.pointers[value], (1,)) for value in (op.x, op.result))
     step.emit_map([product(step.sizes.shapes[op.x])], target, [source], combine)
 
 
@@ -134,8 +147,8 @@ def emit_transpose(op: TransposeOp, step: RowMajorStep) -> None:
     """Emit the copy of a value in the order of the result's axes."""
     shape, strides = step.sizes.shapes[op.x], step.strides(step.sizes.shapes[op.x])
     result = step.sizes.shapes[op.result]
-    source = Strided(step.buffer(op.x), tuple(strides[axis] for axis in op.order))
-    target = Strided(step.buffer(op.result), tuple(step.strides(result)))
+    source = Strided(step.pointers[op.x], tuple(strides[axis] for axis in op.order))
+    target = Strided(step.pointers[op.result], tuple(step.strides(result)))
     step.emit_map([shape[axis] for axis in op.order], target, [source], copy_values)
 
 
@@ -157,8 +170,8 @@ def emit_take(op: TakeOp, step: RowMajorStep) -> None:
     inner = product(shape[axis + 1 :])
     line = step.number(inner)
     index = line.constant(place) if place >= 0 else step.number(shape[axis]) + place
-    source = Strided(step.buffer(op.x).at(index * line), (step.number(product(shape[axis:])), 1))
-    step.emit_map([product(shape[:axis]), inner], Strided(step.buffer(op.result), (line, 1)), [source], copy_values)
+    source = Strided(step.pointers[op.x].at(index * line), (step.number(product(shape[axis:])), 1))
+    step.emit_map([product(shape[:axis]), inner], Strided(step.pointers[op.result], (line, 1)), [source], copy_values)
 
 
 def _parts(parts: Sequence[SSAValue], whole: SSAValue, axis: int, step: RowMajorStep) -> Iterator[PartCopy]:
@@ -169,8 +182,8 @@ def _parts(parts: Sequence[SSAValue], whole: SSAValue, axis: int, step: RowMajor
     for part in parts:
         size = product(step.sizes.shapes[part][axis:])
         line = step.number(size)
-        inside = Strided(step.buffer(whole).at(offset), (whole_line, 1))
-        yield PartCopy((outer, size), inside, Strided(step.buffer(part), (line, 1)))
+        inside = Strided(step.pointers[whole].at(offset), (whole_line, 1))
+        yield PartCopy((outer, size), inside, Strided(step.pointers[part], (line, 1)))
         offset = offset + line
 
 
@@ -181,10 +194,10 @@ def emit_binary(op: BinaryOp, step: RowMajorStep) -> None:
     axes = _merged(shapes[op.result], list(zip(*repeated, strict=True)))
     sizes = [size for size, _ in axes] or [ONE]
     operands = [
-        Strided(step.buffer(operand), _operand_strides(step, sizes, [flags[side] for _, flags in axes]))
+        Strided(step.pointers[operand], _operand_strides(step, sizes, [flags[side] for _, flags in axes]))
         for side, operand in enumerate((op.left, op.right))
     ]
-    target = Strided(step.buffer(op.result), _operand_strides(step, sizes, [False] * len(axes)))
+    target = Strided(step.pointers[op.result], _operand_strides(step, sizes, [False] * len(axes)))
     combine = ARITHMETIC[op.name]
 
     def both(lanes: Lanes, values: Sequence[ir.Value]) -> ir.Value:

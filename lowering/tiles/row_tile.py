@@ -8,13 +8,13 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.tile import TileOp
 from ...kernels.families import are_rows
-from ..llvm.builder import ALIGNMENT, FLOAT_BYTES, byte_at, counted_loop, float_at, i64
+from ..llvm.flow import loop
+from ..llvm.values import ALIGNMENT, FLOAT_BYTES, Floats, Number
 from .layer_emitters import RowsOfLayer, emit_linear_rows
 from .thread_shares import Cut
 from .tile_code import RowBlock, TileCode
@@ -47,27 +47,26 @@ class RowTile:
     first: TileCode
     apart: int
     width: int
-    count: ir.Value
-    direct: Mapping[SSAValue, ir.Value]
+    count: Number
+    direct: Mapping[SSAValue, Floats]
     """The addresses of the rows of those results that layers write there."""
 
     @contextmanager
-    def each_row(self) -> Generator[tuple[ir.Value, TileCode]]:
+    def each_row(self) -> Generator[tuple[Number, TileCode]]:
         """Emit a loop over rows around what is emitted in the `with` statement; yields the row and its code."""
-        tile, builder = self.first, self.first.builder
-        with counted_loop(builder, self.count) as row:
-            distance = builder.mul(row, i64(self.apart))
-            team = tile.team
+        tile = self.first
+        with loop(self.count) as row:
+            distance, team = row * self.apart, tile.team
             if team is not None:
-                team = replace(team, scratch=byte_at(builder, team.scratch, distance))
-            yield row, replace(tile, scratch=byte_at(builder, tile.scratch, distance), team=team)
+                team = replace(team, scratch=team.scratch.after(distance))
+            yield row, replace(tile, scratch=tile.scratch.after(distance), team=team)
 
-    def load(self, value: SSAValue, source: ir.Value, cut: Cut) -> None:
+    def load(self, value: SSAValue, source: Floats, cut: Cut) -> None:
         """Emit the way in: rows of a row-major buffer."""
         with self.each_row() as (row, tile):
             tile.load_rows(value, self._row(source, row, value), cut)
 
-    def store(self, value: SSAValue, target: ir.Value, cut: Cut) -> None:
+    def store(self, value: SSAValue, target: Floats, cut: Cut) -> None:
         """Emit the way out, but for what is there already."""
         if value in self.direct:
             return
@@ -77,13 +76,12 @@ class RowTile:
     def emit_op(self, op: Operation, cut: Cut, emit: EmitOp) -> None:
         """Emit an op for all rows."""
         if isinstance(op, LinearOp) and op.kernel is not None and are_rows([op.kernel.family_at(self.width)]):
-            distance = i64(self.apart // FLOAT_BYTES)
-            y_apart = i64(features_of(op.result)) if op.result in self.direct else distance
+            distance = self.apart // FLOAT_BYTES
+            y_apart = features_of(op.result) if op.result in self.direct else distance
             emit_linear_rows(op, self.first, RowsOfLayer(self.width, self.count, distance, y_apart, self.direct))
             return
         with self.each_row() as (_, tile):
             emit(op, tile, cut)
 
-    def _row(self, buffer: ir.Value, row: ir.Value, value: SSAValue) -> RowBlock:
-        builder = self.first.builder
-        return RowBlock(float_at(builder, buffer, builder.mul(row, i64(features_of(value)))), i64(1))
+    def _row(self, buffer: Floats, row: Number, value: SSAValue) -> RowBlock:
+        return RowBlock(buffer.at(row * features_of(value)), 1)

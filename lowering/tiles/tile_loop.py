@@ -15,14 +15,15 @@ from ...dialect.ops.tile import TileOp
 from ...kernels.families import are_rows, takes_any_rows
 from ..calls.row_tiles import tiles_of_width
 from ..calls.words import Words
-from ..llvm.builder import FLOAT_BYTES, I64, POINTER, Code, byte_at, counted_loop, i64
+from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable
-from ..llvm.values import Number
+from ..llvm.flow import call, loop, select, when
+from ..llvm.values import I64, POINTER, Bytes, Floats, Number, Pointers, Value
 from ..program import TiledRows, TileTime
 from .depth_first_groups import groups_at
 from .emitters import emit
 from .live_rows import RowCompaction, RowCompactionCode
-from .row_major import RowRange, Sharing
+from .row_major import Barrier, RowRange, Sharing
 from .row_tile import RowTile, is_of_rows, plan_rows, row_bytes
 from .thread_shares import Cut, OpShare, plan_alone, plan_sharing, private_arguments
 from .tile_code import RowBlock, ThreadTeam, TileCode, TileRows
@@ -48,12 +49,12 @@ class TileStep:
     """A step of a program, given to the loop over its tiles."""
 
     index: int
-    pointers: Mapping[SSAValue, ir.Value]
+    pointers: Mapping[SSAValue, Floats]
     """The addresses of operands and results."""
     constants: ConstantTable
-    table: ir.Value
+    table: Pointers
     """The table of the addresses of packed constants."""
-    scratch: ir.Value
+    scratch: Bytes
     rows: RowRange
 
 
@@ -61,13 +62,11 @@ class _TileCall(NamedTuple):
     """A function for tiles of `width` columns, and its arguments but for the rows."""
 
     function: ir.Function
-    arguments: Sequence[ir.Value]
+    arguments: Sequence[Value]
     width: int
 
 
-def emit_tile_loop(
-    code: Code, builder: ir.IRBuilder, op: TileOp, step: TileStep, sharing: Sharing | None = None
-) -> int:
+def emit_tile_loop(code: Code, op: TileOp, step: TileStep, sharing: Sharing | None = None) -> int:
     """Emit the tiles of `op` over the rows of a step; return the bytes of scratch that a tile needs.
 
     The widest tile comes first, while `least_rows` are left for it: fewer rows are done sooner by narrower tiles than
@@ -81,17 +80,17 @@ def emit_tile_loop(
     if compaction is not None and sharing is None:
         scratch_bytes = compaction.memory.total
         function = RowCompactionCode(code, compaction, step.constants, f"live_rows{step.index}").function()
-        row = _emit_live_rows(builder, step.rows, _TileCall(function, arguments, compaction.width))
+        row = _emit_live_rows(step.rows, _TileCall(function, arguments, compaction.width))
     for width in reversed(widths):
         shared = sharing if width in op.schedule.shared else None
         form = _TileForm(code, op, width, f"tile{step.index}_w{width}{'_shared' if shared is not None else ''}")
         function, used = form.function(step.constants)
         scratch_bytes = max(scratch_bytes, used)
-        team, stop = [] if shared is None else _team_arguments(builder, op, shared), end
+        team, stop = [] if shared is None else _team_arguments(op, shared), end
         if shared is None and sharing is not None:
-            stop = builder.select(builder.icmp_signed("==", sharing.number, i64(0)), end, row)
-        made = RowRange(row, _end_of_tiles(builder, RowRange(row, stop), width, least[width]))
-        _emit_width(builder, made, end, _TileCall(function, [*arguments, *team], width), shared)
+            stop = select(sharing.number == 0, end, row)
+        made = RowRange(row, _end_of_tiles(RowRange(row, stop), width, least[width]))
+        _emit_width(made, end, _TileCall(function, [*arguments, *team], width), shared)
         row = made.end
     return scratch_bytes
 
@@ -145,12 +144,11 @@ def tile_times(op: TileOp) -> tuple[TileTime, ...]:
     return tuple(times)
 
 
-def _emit_live_rows(builder: ir.IRBuilder, rows: RowRange, call: _TileCall) -> ir.Value:
+def _emit_live_rows(rows: RowRange, tile: _TileCall) -> Number:
     """Emit row compaction of as many rows as fill tiles, the last one half at least; return the next row."""
-    begin, (function, arguments, width) = rows.first, call
-    stop = _end_of_tiles(builder, rows, width, least_compacted_rows(width))
-    with builder.if_then(builder.icmp_signed("<", begin, stop)):
-        builder.call(function, [*arguments, begin, stop])
+    stop = _end_of_tiles(rows, tile.width, least_compacted_rows(tile.width))
+    with when(rows.first < stop):
+        call(tile.function, *tile.arguments, rows.first, stop)
     return stop
 
 
@@ -159,37 +157,59 @@ def least_compacted_rows(width: int) -> int:
     return width // 2 + 1
 
 
-def _team_arguments(builder: ir.IRBuilder, op: TileOp, sharing: Sharing) -> list[ir.Value]:
+def _team_arguments(op: TileOp, sharing: Sharing) -> list[Value]:
     """Return the thread's scratch, the barrier, its team, the thread's first share, and the first behind its."""
-    shares = i64(op.schedule.shares)
-    numbers = (sharing.number, builder.add(sharing.number, i64(1)))
-    first, end = (builder.sdiv(builder.mul(number, shares), sharing.threads) for number in numbers)
-    return [sharing.scratch, sharing.barrier, sharing.team, first, end]
+    shares, numbers = op.schedule.shares, (sharing.number, sharing.number + 1)
+    first, end = ((number * shares).quotient(sharing.threads) for number in numbers)
+    return [sharing.scratch, *sharing.barrier, first, end]
 
 
-def _end_of_tiles(builder: ir.IRBuilder, rows: RowRange, width: int, least: int) -> ir.Value:
+def _end_of_tiles(rows: RowRange, width: int, least: int) -> Number:
     """Return the row behind the tiles of one width that are made of some rows."""
-    made = tiles_of_width(Number(builder, builder.sub(rows.end, rows.first)), width, least)
-    return builder.add(rows.first, made.rows.value)
+    return rows.first + tiles_of_width(rows.end - rows.first, width, least).rows
 
 
-def _emit_width(builder: ir.IRBuilder, rows: RowRange, end: ir.Value, call: _TileCall, sharing: Sharing | None) -> None:
+def _emit_width(rows: RowRange, end: Number, tile: _TileCall, sharing: Sharing | None) -> None:
     """Emit tiles of one width; narrower ones follow for the rows up to `end`."""
-    function, arguments, width = call
-    with counted_loop(builder, builder.sub(rows.end, rows.first), width) as offset:
-        row = builder.add(rows.first, offset)
-        left = builder.sub(rows.end, row)
-        count = builder.select(builder.icmp_signed("<", left, i64(width)), left, i64(width))
-        builder.call(function, [*arguments, row, count])
+    with loop(rows.end - rows.first, tile.width) as offset:
+        row = rows.first + offset
+        count = (rows.end - row).smaller(tile.width)
+        call(tile.function, *tile.arguments, row, count)
         if sharing is not None:
             # the next tile uses the same scratch memory
-            with builder.if_then(builder.icmp_signed("<", builder.add(row, count), end)):
-                emit_barrier(builder, sharing.barrier, sharing.team)
+            with when(row + count < end):
+                sharing.barrier.meet()
 
 
-def emit_barrier(builder: ir.IRBuilder, barrier: ir.Value, team: ir.Value) -> None:
-    """Emit the call that returns when all threads of a team have made it."""
-    Words(builder, barrier).call(team)
+class _TeamArguments(NamedTuple):
+    """Arguments of a tile that threads share: the thread's scratch, how it meets others, its first share, its end."""
+
+    scratch: Bytes
+    barrier: Barrier
+    first: Number
+    end: Number
+
+
+class _TileArguments(NamedTuple):
+    """Arguments of a tile: the buffers of operands and results, tables, scratch, the thread's place, the rows."""
+
+    buffers: Sequence[Floats]
+    table: Pointers
+    scratch: Bytes
+    team: _TeamArguments | None
+    first: Number
+    rows: Number
+
+    @classmethod
+    def of(cls, builder: ir.IRBuilder, args: Sequence[ir.Argument], outer: int) -> "_TileArguments":
+        """Return those of a function with `outer` buffers."""
+        buffers, (table, scratch, *team) = [Floats(builder, one) for one in args[:outer]], args[outer:-2]
+        shared = None
+        if team:
+            barrier = Barrier(*(Words(builder, one) for one in team[1:3]))
+            shared = _TeamArguments(Bytes(builder, team[0]), barrier, *(Number(builder, one) for one in team[3:]))
+        numbers = (Number(builder, one) for one in args[-2:])
+        return cls(buffers, Pointers(builder, table), Bytes(builder, scratch), shared, *numbers)
 
 
 @dataclass(frozen=True)
@@ -207,49 +227,49 @@ class _TileForm:
         memory, total = plan_rows(op, self.width) if of_rows else _whole(plan_tile(op, self._columns))
         outer, shared = len(op.inputs) + len(op.outputs), self.name.endswith("_shared")
         plan = plan_sharing(op, memory.spans, 1 if of_rows else self._columns) if shared else plan_alone(op)
-        team_types = [POINTER, POINTER, POINTER, I64, I64] if shared else []
-        arguments = [POINTER] * (outer + 2) + team_types + [I64, I64]
+        types = [POINTER] * (outer + 2) + ([POINTER] * 3 + [I64] * 2 if shared else []) + [I64, I64]
 
-        def tile_of(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> _Tile:
-            buffers, table, scratch, rest = args[:outer], args[outer], args[outer + 1], args[outer + 2 :]
-            team = self._team(builder, memory.spans, rest) if shared else None
-            first, count = rest[-2:]
-            leaving, tables = self._leaving(builder, buffers[len(op.inputs) :], first), (constants, table)
+        def tile_of(tile: _TileArguments) -> _Tile:
+            team = None if tile.team is None else self._team(memory.spans, tile.team)
+            leaving, tables = self._leaving(tile.buffers[len(op.inputs) :], tile.first), (constants, tile.table)
             if of_rows:
-                one = TileCode(self.code, builder, tables, 1, scratch, memory.spans, team)
-                return RowTile(one, row_bytes(memory), self.width, count, leaving)
-            rows = TileRows(self.width, count, leaving | self._transposed(builder, buffers, first))
-            return TileCode(self.code, builder, tables, self._columns, scratch, memory.spans, team, rows)
+                one = TileCode(self.code, tables, 1, tile.scratch, memory.spans, team)
+                return RowTile(one, row_bytes(memory), self.width, tile.rows, leaving)
+            rows = TileRows(self.width, tile.rows, leaving | self._transposed(tile.buffers, tile.first))
+            return TileCode(self.code, tables, self._columns, tile.scratch, memory.spans, team, rows)
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Value]) -> None:
-            tile, buffers, (first, count) = tile_of(builder, args), args[:outer], args[-2:]
-            for argument, pointer, cut in zip(op.body.block.args, buffers, plan.arguments, strict=False):
-                _load(tile, argument, RowBlock(_row(builder, pointer, first, argument), count), cut)
+        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
+            given = _TileArguments.of(builder, args, outer)
+            tile, (buffers, first, count) = tile_of(given), (given.buffers, given.first, given.rows)
+            for argument, buffer, cut in zip(op.body.block.args, buffers, plan.arguments, strict=False):
+                _load(tile, argument, RowBlock(_row(buffer, first, argument), count), cut)
             if len(plan.ops) <= MOST_OPS:
                 _emit_ops(tile, plan.ops)
             else:
-                for part in self._parts(plan.ops, arguments, tile_of):
+                for part in self._parts(plan.ops, types, lambda b, a: tile_of(_TileArguments.of(b, a, outer))):
                     builder.call(part, args)
-            for value, pointer, share in zip(op.yielded, buffers[len(op.inputs) :], plan.results, strict=True):
+            for value, buffer, share in zip(op.yielded, buffers[len(op.inputs) :], plan.results, strict=True):
                 _meet(tile, share)
-                _store(tile, value, RowBlock(_row(builder, pointer, first, value), count), share.cut)
+                _store(tile, value, RowBlock(_row(buffer, first, value), count), share.cut)
 
-        return self.code.function(self.name, arguments, body), total
+        return self.code.function(self.name, types, body), total
 
     def _parts(
         self,
         ops: Mapping[Operation, OpShare],
-        arguments: Sequence[ir.Type],
-        tile_of: Callable[[ir.IRBuilder, Sequence[ir.Value]], _Tile],
+        types: Sequence[ir.Type],
+        tile_of: Callable[[ir.IRBuilder, Sequence[ir.Argument]], _Tile],
     ) -> Iterator[ir.Function]:
         """Yield functions with the arguments of the tile's for so many of its ops each."""
         left = iter(ops.items())
         while part := dict(islice(left, MOST_OPS)):
 
-            def body(builder: ir.IRBuilder, args: Sequence[ir.Value], part: Mapping[Operation, OpShare] = part) -> None:
+            def body(
+                builder: ir.IRBuilder, args: Sequence[ir.Argument], part: Mapping[Operation, OpShare] = part
+            ) -> None:
                 _emit_ops(tile_of(builder, args), part)
 
-            yield self.code.function(self.code.module.get_unique_name(f"{self.name}_part"), arguments, body)
+            yield self.code.function(self.code.module.get_unique_name(f"{self.name}_part"), types, body)
 
     @property
     def _columns(self) -> int:
@@ -257,11 +277,11 @@ class _TileForm:
         unit = max(LEAST_COLUMNS, self.code.target.lanes) if self.width > LEAST_COLUMNS else LEAST_COLUMNS
         return 1 if self.width == 1 else -(-self.width // unit) * unit
 
-    def _leaving(self, builder: ir.IRBuilder, results: Sequence[ir.Value], first: ir.Value) -> dict[SSAValue, ir.Value]:
+    def _leaving(self, results: Sequence[Floats], first: Number) -> dict[SSAValue, Floats]:
         """Return the rows of the results that a kernel can write itself: nobody inside the tile reads them."""
         return {
-            value: _row(builder, pointer, first, value)
-            for value, pointer in zip(self.op.yielded, results, strict=True)
+            value: _row(buffer, first, value)
+            for value, buffer in zip(self.op.yielded, results, strict=True)
             if isinstance(value.owner, LinearOp)
             and value.owner.kernel is not None
             and self._writes_rows(value.owner.kernel)
@@ -273,20 +293,17 @@ class _TileForm:
         family = kernel.family_at(self.width)
         return are_rows([family]) if is_of_rows(self.op, self.width) else takes_any_rows(family)
 
-    def _transposed(
-        self, builder: ir.IRBuilder, buffers: Sequence[ir.Value], first: ir.Value
-    ) -> dict[SSAValue, ir.Value]:
+    def _transposed(self, buffers: Sequence[Floats], first: Number) -> dict[SSAValue, Floats]:
         """Return the rows that groups of layers read and write themselves."""
         groups = groups_at(self.op, self._columns).values()
         transposed = {value for group in groups for value in group.transposed_values}
         ends = zip((*self.op.body.block.args, *self.op.yielded), buffers, strict=True)
-        return {value: _row(builder, pointer, first, value) for value, pointer in ends if value in transposed}
+        return {value: _row(buffer, first, value) for value, buffer in ends if value in transposed}
 
-    def _team(self, builder: ir.IRBuilder, spans: Mapping[SSAValue, Span], args: Sequence[ir.Value]) -> ThreadTeam:
-        own, barrier, team, first, end, *_ = args
+    def _team(self, spans: Mapping[SSAValue, Span], team: _TeamArguments) -> ThreadTeam:
         private = private_arguments(self.op, spans)
         share_count = self.op.schedule.shares
-        return ThreadTeam(share_count, first, end, own, private, lambda: emit_barrier(builder, barrier, team))
+        return ThreadTeam(share_count, team.first, team.end, team.scratch, private, team.barrier.meet)
 
 
 def _emit_ops(tile: _Tile, ops: Mapping[Operation, OpShare]) -> None:
@@ -326,6 +343,6 @@ def _whole(memory: TileMemory) -> tuple[TileMemory, int]:
     return memory, memory.total
 
 
-def _row(builder: ir.IRBuilder, pointer: ir.Value, row: ir.Value, value: SSAValue) -> ir.Value:
+def _row(buffer: Floats, row: Number, value: SSAValue) -> Floats:
     """Return the address of a row of a row-major buffer with the features of `value`."""
-    return byte_at(builder, pointer, builder.mul(row, i64(features_of(value) * FLOAT_BYTES)))
+    return buffer.at(row * features_of(value))

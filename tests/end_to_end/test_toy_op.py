@@ -39,7 +39,9 @@ from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import import_model
 from redpebble.frontend.operators.conversion import Conversion
 from redpebble.frontend.operators.table import CONVERTERS
-from redpebble.lowering.llvm.builder import FLOAT_BYTES, I64, POINTER, Code, counted_loop, float_at, i64
+from redpebble.lowering.llvm import values
+from redpebble.lowering.llvm.builder import Code
+from redpebble.lowering.llvm.flow import call, loop
 from redpebble.lowering.llvm.reductions import ColumnForm, Columns, for_columns
 from redpebble.lowering.tiles.column_emitters import emit_plain
 from redpebble.lowering.tiles.emitters import TILE_EMITTERS
@@ -112,22 +114,21 @@ def energy(_: EnergyOp, x: Floats) -> Floats:
 def cubes(code: Code, width: int) -> llvm.Function:
     """`void (x, y, features)` for rows of `width` columns."""
 
-    def body(builder: llvm.IRBuilder, args: Sequence[llvm.Argument]) -> None:
-        x, y, features = args
-        lanes = code.lanes(builder)
-        with counted_loop(builder, builder.mul(features, i64(width)), lanes.width) as start:
-            value = lanes.load(float_at(builder, x, start), FLOAT_BYTES)
-            lanes.store(lanes.mul(lanes.mul(value, value), value), float_at(builder, y, start), FLOAT_BYTES)
+    @code.kernel(f"toy_cube_w{width}")
+    def kernel(x: values.Floats, y: values.Floats, features: values.Number) -> None:
+        lanes = code.lanes(x)
+        with loop(features * width, lanes.width) as start:
+            value = lanes.load(x.at(start))
+            lanes.store(lanes.mul(lanes.mul(value, value), value), y.at(start))
 
-    return code.function(f"toy_cube_w{width}", [POINTER, POINTER, I64], body)
+    return kernel
 
 
 def emit_cube(op: CubeOp, tile: TileCode, cut: Cut) -> None:
     function = cubes(tile.code, tile.width)
 
-    def share(first: llvm.Value, features: llvm.Value) -> None:
-        source, target = (tile.feature_at(value, first) for value in (op.x, op.result))
-        tile.builder.call(function, [source, target, features])
+    def share(first: values.Index, features: values.Index) -> None:
+        call(function, tile.feature_at(op.x, first), tile.feature_at(op.result, first), features)
 
     tile.by_features(cut, features_of(op.x), share)
 
@@ -135,11 +136,12 @@ def emit_cube(op: CubeOp, tile: TileCode, cut: Cut) -> None:
 def energies(code: Code, form: ColumnForm) -> llvm.Function:
     """`void (x, y, features)`; y has one row."""
 
-    def body(columns: Columns, args: Sequence[llvm.Argument]) -> None:
-        x, y, _ = args
-        columns.put(y, i64(0), columns.total(x, lambda total, value, _: columns.lanes.fma(value, value, total)))
+    @for_columns(code, "toy_energy", form)
+    def kernel(columns: Columns, x: values.Floats, y: values.Floats) -> None:
+        squares = columns.total(x, lambda total, value, _: columns.lanes.fma(value, value, total))
+        columns.put(y, columns.features.constant(0), squares)
 
-    return for_columns(code, "toy_energy", form, 2, body)
+    return kernel
 
 
 def write_cube(op: CubeOp, nodes: NodeBuilder) -> tuple[onnx_ir.Value]:
