@@ -86,12 +86,10 @@ def _tiles(op: TileOp, step: RowMajorStep) -> int:
 
 
 def _images(op: ImageNetworkOp, step: RowMajorStep) -> int:
-    images = step.number(step.sizes.shapes[op.inputs[0]][0]).value if op.has_found_codes else None
+    images = step.number(step.sizes.shapes[op.inputs[0]][0]) if op.has_found_codes else None
     tables = step.constants, step.constant_table
-    addresses = {value: pointer.value for value, pointer in step.pointers.items()}
-    scratch = step.scratch
-    image = ImageStep(step.code, scratch.builder, op, tables, addresses, scratch.value, step.sharing, images)
-    return image.emit(*(row.value for row in step.rows))
+    image = ImageStep(step.code, op, tables, step.pointers, step.scratch, step.sharing, images)
+    return image.emit(*step.rows)
 
 
 def _attention(op: Attention, step: RowMajorStep) -> int:
@@ -103,11 +101,9 @@ def _attention(op: Attention, step: RowMajorStep) -> int:
 
 
 def _quantized_layers(op: QuantizedLayersOp, step: RowMajorStep) -> int:
-    values = step.number(product(step.sizes.shapes[op.x])).value if op.is_dynamic else None
-    tables, scratch = (step.constants, step.constant_table), step.scratch
-    layers = QuantizedStep(step.code, scratch.builder, op, *tables, scratch.value, values)
-    rows = (row.value for row in step.rows)
-    layers.emit(step.pointers[op.x].value, step.pointers[op.result].value, *rows)
+    values = step.number(product(step.sizes.shapes[op.x])) if op.is_dynamic else None
+    layers = QuantizedStep(step.code, op, step.constants, step.constant_table, step.scratch, values)
+    layers.emit(step.pointers[op.x], step.pointers[op.result], *step.rows)
     return quantized_scratch_bytes(op)
 
 

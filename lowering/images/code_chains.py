@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
@@ -11,20 +12,10 @@ from ...dialect.ops.images import Spread, spreads_of
 from ...kernels.tile_widths import PIXELS
 from ..kernels.elementwise import ARITHMETIC
 from ..kernels.kernel_form import activated, activation_key
-from ..llvm.builder import (
-    BYTE,
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    byte_at,
-    counted_loop,
-    float_at,
-    i64,
-)
+from ..llvm.builder import Code
 from ..llvm.call_tables import values_of_constant
-from ..llvm.vectors import FLOAT, Lanes
+from ..llvm.flow import call, loop
+from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, I32, Bytes, Float, Floats, Int, Number
 from ..quantized.rounding import Rounding
 from .code_tables import looking_up, packed_table, table_gains, table_of
 from .found_codes import words_of
@@ -52,16 +43,12 @@ def emit_chain(image: ImageCode, chain: Sequence[Operation]) -> None:
         _Operand(image, value, spread, image.memory.stored.codes.get(value))
         for value, spread in zip(first.operands, spreads, strict=True)
     ]
-    function, bounds = (
-        _chain_code(image.code, chain, [one.kind for one in operands]),
-        words_of(image, last.results[0], codes).bounds,
-    )
-    numbers = [number for one in operands for number in one.numbers]
+    function = _chain_code(image.code, chain, [one.kind for one in operands])
+    bounds = words_of(image, last.results[0], codes).bounds
 
-    def tile(number: ir.Value) -> None:
+    def tile(number: Number) -> None:
         there = image.tile(target, number)
-        addresses = [one.address(number) for one in operands]
-        image.builder.call(function, [*addresses, there, bounds, i64(target.channels), *numbers])
+        call(function, there, bounds, target.channels, [one.argument(number) for one in operands])
         image.clear(last.results[0], number, there)
 
     image.each(target.plane.tiles, tile)
@@ -74,12 +61,20 @@ def _emit_look_up(image: ImageCode, chain: Sequence[Operation], source: SSAValue
     (table,) = image.arrays(("table of codes", codes), partial(packed_table, codes))
     before, after = (image.memory.views[value] for value in (source, result))
 
-    def tile(number: ir.Value) -> None:
+    def tile(number: Number) -> None:
         there = image.tile(after, number)
-        image.builder.call(looking_up(image.code), [image.tile(before, number), table, there, i64(after.channels)])
+        call(looking_up(image.code), image.tile(before, number), table, there, after.channels)
         image.clear(result, number, there)
 
     image.each(after.plane.tiles, tile)
+
+
+class _Argument(NamedTuple):
+    """An operand as an argument: its address, and the scale and the zero of codes."""
+
+    address: Bytes
+    scale: Float
+    zero: Int
 
 
 class _Operand:
@@ -88,71 +83,71 @@ class _Operand:
     def __init__(self, image: ImageCode, value: SSAValue, spread: Spread, codes: Stored | None) -> None:
         self._image, self._value, self._spread = image, value, spread
         self.kind = spread if codes is None else "codes" if spread == "tile" else "first_code"
-        scale, zero = (1.0, 0) if codes is None else (codes.scale, codes.zero)
-        self.numbers = [ir.Constant(FLOAT, scale), ir.Constant(I32, zero)]
+        self._scale, self._zero = (1.0, 0) if codes is None else (codes.scale, codes.zero)
 
-    def address(self, number: ir.Value) -> ir.Value:
-        """Return where it is for a tile."""
+    def argument(self, number: Number) -> _Argument:
+        """Return the operand for a tile."""
+        builder = number.builder
+        scale = Float(builder, ir.Constant(FLOAT, self._scale))
+        return _Argument(self._address(number), scale, Int(builder, ir.Constant(I32, self._zero)))
+
+    def _address(self, number: Number) -> Bytes:
         image, value = self._image, self._value
         if self._spread in ("tile", "first_column"):
-            return image.tile(image.memory.views[value], number if self._spread == "tile" else i64(0))
+            return image.tile(image.memory.views[value], number if self._spread == "tile" else 0)
         owner = value.owner if isinstance(value.owner, Operation) else None
         return image.arrays((value, "values"), values_of_constant, owner)[0]
 
 
 def _chain_code(code: Code, chain: Sequence[Operation], kinds: Sequence[str]) -> ir.Function:
-    """Return `void (operands..., y, bounds, channels, scale and zero of each operand...)` for a tile."""
-    first, count = chain[0], len(kinds)
+    """Return `void (y, bounds, channels, operands...)` for a tile."""
+    first = chain[0]
     activations = [op.activation for op in chain[:-1] if isinstance(op, ActivateOp)]
+    words = "_".join([first.name, *kinds, *map(activation_key, activations)])
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        operands, (y, bounds, channels), numbers = args[:count], args[count : count + 3], args[count + 3 :]
-        lanes = code.lanes(builder)
+    @code.kernel(f"chain_{words}", rest=len(kinds))
+    def kernel(y: Bytes, bounds: Bytes, channels: Number, *operands: _Argument) -> None:
+        lanes = code.lanes(y)
         rounding = Rounding.read(lanes, bounds)
-        coded = [
-            CodeValues(lanes, lanes.splat(scale), lanes.splat_int(zero))
-            for scale, zero in zip(numbers[::2], numbers[1::2], strict=True)
-        ]
-        with counted_loop(builder, channels) as channel:
-            row = builder.mul(channel, i64(PIXELS))
-            parts: list[ir.Value] = []
+        coded = [CodeValues(lanes, lanes.splat(one.scale), lanes.splat_int(one.zero)) for one in operands]
+        with loop(channels) as channel:
+            row, parts = channel * PIXELS, list[ir.Value]()
             for start in range(0, PIXELS, lanes.width):
-                place = builder.add(row, i64(start))
+                where = _Where(channel, row, row + start)
                 read = [
-                    _read(lanes, kind, (operand, values), (channel, row, place))
+                    _read(kind, operand.address, values, where)
                     for kind, operand, values in zip(kinds, operands, coded, strict=True)
                 ]
                 value = ARITHMETIC[first.name](lanes, *read) if isinstance(first, BinaryOp) else read[0]
                 for activation in activations:
                     (value,) = activated(lanes, activation, [value])
                 parts.append(rounding.code(rounding.quotient(value)))
-            builder.store(joined_bytes(builder, parts), byte_at(builder, y, row), align=PIXELS)
+            y.at(row).store(joined_bytes(lanes.builder, parts), PIXELS)
 
-    words = "_".join([first.name, *kinds, *map(activation_key, activations)])
-    types = [*[POINTER] * (count + 2), I64, *[FLOAT, I32] * count]
-    return code.function(f"chain_{words}", types, body)
+    return kernel
 
 
-def _read(
-    lanes: Lanes,
-    kind: str,
-    operand: tuple[ir.Value, CodeValues],
-    where: tuple[ir.Value, ir.Value, ir.Value],
-) -> ir.Value:
-    """Return a vector of an operand at a channel, its row and a place in that."""
-    builder, (pointer, values), (channel, row, place) = lanes.builder, operand, where
+class _Where(NamedTuple):
+    """A channel of a tile, the position of its row, and a position in that."""
+
+    channel: Number
+    row: Number
+    place: Number
+
+
+def _read(kind: str, operand: Bytes, values: CodeValues, where: _Where) -> ir.Value:
+    """Return a vector of an operand."""
+    lanes, floats = values.lanes, operand.cast(Floats)
     match kind:
         case "codes":
-            codes = builder.load(byte_at(builder, pointer, place), align=1, typ=ir.VectorType(BYTE, lanes.width))
-            return values.of_bytes(codes)
+            return values.of_bytes(operand.at(where.place).load(ir.VectorType(BYTE, lanes.width), 1))
         case "first_code":
-            code = builder.load(byte_at(builder, pointer, row), typ=BYTE)
-            return values.of_words(lanes.splat_int(builder.zext(code, I32)))
+            return values.of_words(lanes.splat_int(operand.narrow(where.row).wide(I32)))
         case "tile":
-            return lanes.load(float_at(builder, pointer, place), FLOAT_BYTES * lanes.width)
+            return lanes.load(floats.at(where.place), FLOAT_BYTES * lanes.width)
         case "per_feature":
-            return lanes.splat(builder.load(float_at(builder, pointer, channel), typ=FLOAT))
+            return lanes.splat(floats[where.channel])
         case "first_column":
-            return lanes.splat(builder.load(float_at(builder, pointer, row), typ=FLOAT))
+            return lanes.splat(floats[where.row])
         case _:
-            return lanes.splat(builder.load(pointer, typ=FLOAT))
+            return lanes.splat(floats[0])

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from llvmlite import ir
-
 from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
 from ...dialect.tensors import shape_of
@@ -16,8 +14,8 @@ from ...kernels.tile_widths import PIXELS
 from ..kernels.elementwise import activate
 from ..kernels.kernel_form import LinearForm
 from ..kernels.table import code_of, kernel_at
-from ..llvm.builder import I64, POINTER, counted_loop, float_at, i64
-from ..llvm.values import Number
+from ..llvm.flow import call, loop
+from ..llvm.values import NULL, Bytes, Floats, Index, Longs, Number
 from . import packing
 from .geometry import Phases, Plane
 from .image_code import ImageCode
@@ -35,8 +33,8 @@ INPUTS_AT_ONCE: Final = 128
 class Channels(NamedTuple):
     """Channels from the first one on."""
 
-    first: ir.Value
-    number: ir.Value
+    first: Index
+    number: Index
 
 
 TILES_A_THREAD: Final = 4
@@ -46,22 +44,21 @@ TILES_A_THREAD: Final = 4
 def emit_convolution(image: ImageCode, op: Conv2dOp) -> None:
     """Emit the windows of each tile next to each other, the kernel on them, the residual and the activation."""
     source, phases = _source(image, op)
-    target, builder = image.memory.views[op.result], image.builder
+    target = image.memory.views[op.result]
     borders = _borders(image, op, target.plane)
     form, shares = _form(op, "copy", source, phases), len(borders) - 1
 
     is_direct = phases.reads_tiles(source.plane, target.plane)
 
-    def windows_of(tile: ir.Value, first: ir.Value, count: ir.Value) -> ir.Value:
+    def windows_of(tile: Number, first: Number, count: Number) -> Bytes:
         """Emit the windows of some channels, and return where they are."""
         if is_direct:
             return image.tile(source, tile)
         _call_windows(image, form, (source, tile, 0.0), image.own(0), channels=Channels(first, count))
         return image.own(0)
 
-    def item(number: ir.Value) -> None:
-        tile, share = builder.udiv(number, i64(shares)), builder.urem(number, i64(shares))
-        _Kernel(image, op, borders, windows_of).emit(tile, share)
+    def item(number: Number) -> None:
+        _Kernel(image, op, borders, windows_of).emit(number // shares, number % shares)
 
     image.each(target.plane.tiles * shares, item)
 
@@ -89,7 +86,7 @@ def emit_pooling(image: ImageCode, op: Pool2dOp) -> None:
     fill = float("-inf") if largest else 0.0
     source, phases = _source(image, op, fill)
     plane = image.memory.views[op.result].plane
-    parameters: list[ir.Value] = []
+    parameters: list[Bytes] = []
     if not largest:
         parameters = image.arrays((op, "shares"), partial(packing.window_shares, plane), op)
     work: Work = "largest" if largest else "mean"
@@ -101,15 +98,15 @@ def _window_tiles(
     op: Depthwise2dOp | Pool2dOp,
     source: View,
     form: WindowForm,
-    given: tuple[float, Sequence[ir.Value]],
+    given: tuple[float, Sequence[Bytes]],
 ) -> None:
     """Emit windows that are the result, tile by tile; `given` are what is outside, and parameters."""
     target, (fill, parameters) = image.memory.views[op.result], given
 
-    def tile(number: ir.Value) -> None:
-        own = list(parameters)
+    def tile(number: Number) -> None:
+        own = [array.cast(Floats) for array in parameters]
         if form.work == "mean":
-            own = [float_at(image.builder, own[0], image.builder.mul(number, i64(PIXELS)))]
+            own = [own[0].at(number * PIXELS)]
         there = image.tile(target, number)
         _call_windows(image, form, (source, number, fill), there, own)
         image.clear(op.result, number, there)
@@ -131,20 +128,18 @@ def _source(image: ImageCode, op: Conv2dOp | Depthwise2dOp | Pool2dOp, fill: flo
 def _call_windows(
     image: ImageCode,
     form: WindowForm,
-    source: tuple[View, ir.Value, float],
-    target: ir.Value,
-    parameters: Sequence[ir.Value] = (),
+    source: tuple[View, Number, float],
+    target: Bytes,
+    parameters: Sequence[Floats] = (),
     channels: Channels | None = None,
 ) -> None:
     """Emit the windows of a tile: what they read, the tile's number, what is outside; where they go, parameters."""
     view, number, fill = source
     (outside,) = image.arrays(("outside", fill), partial(packing.outside_row, fill))
-    nothing = ir.Constant(POINTER, None)
-    factors, bias = (*parameters, nothing, nothing)[:2]
-    first, count = (None, i64(form.channels)) if channels is None else channels
-    tile = image.tile(view, number, first)
-    arguments = [tile, number, i64(view.plane.tiles), outside, target, factors, bias]
-    image.builder.call(windows(image.code, form), [*arguments, count])
+    factors, bias = (*parameters, NULL, NULL)[:2]
+    first, count = Channels(0, form.channels) if channels is None else channels
+    read = image.tile(view, number, first), number, view.plane.tiles, outside
+    call(windows(image.code, form), read, target, factors, bias, count)
 
 
 def _form(op: Conv2dOp | Depthwise2dOp | Pool2dOp, work: Work, source: View, phases: Phases) -> WindowForm:
@@ -160,7 +155,7 @@ class _Kernel:
     image: ImageCode
     op: Conv2dOp
     borders: tuple[int, ...]
-    windows_of: Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
+    windows_of: Callable[[Number, Number, Number], Bytes]
 
     @property
     def chunk(self) -> int:
@@ -169,51 +164,46 @@ class _Kernel:
         is_cut = taps > 1 and kernel_at(self.op.kernel, PIXELS).family.name in CUT
         return min(channels, max(1, INPUTS_AT_ONCE // taps)) if is_cut else channels
 
-    def emit(self, tile: ir.Value, share: ir.Value) -> None:
+    def emit(self, tile: Number, share: Number) -> None:
         """Emit the kernel, the residual, and what is left of the activation."""
-        image, op, builder = self.image, self.op, self.image.builder
+        image, op = self.image, self.op
         first, count = self._outputs(share)
         y = image.tile(image.memory.views[op.result], tile, first)
         fused = op.residual is None and op.activation is not None and op.activation.kind in OF_FEW_INSTRUCTIONS
-        self._emit_products(tile, share, (y, count), op.activation if fused else None)
+        self._emit_products(tile, share, y, count, op.activation if fused else None)
         rest = None if fused else op.activation
         if op.residual is not None:
-            added = image.tile(image.memory.views[op.residual], tile, first)
-            builder.call(adding(image.code, rest), [y, added, y, count])
+            call(adding(image.code, rest), y, image.tile(image.memory.views[op.residual], tile, first), y, count)
         elif rest is not None:
-            builder.call(activate(image.code, rest, PIXELS), [y, y, count])
+            call(activate(image.code, rest, PIXELS), y, y, count)
         image.clear(op.result, tile, y, count)
 
-    def _outputs(self, share: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """Return the first output of a share, and their number."""
-        builder, borders = self.image.builder, self.borders
-        if len(borders) == 2:
-            return i64(0), i64(borders[-1])
-        (numbers,) = self.image.arrays(("borders", borders), partial(packing.border_numbers, borders))
-        entry = builder.gep(numbers, [share], source_etype=I64)
-        first = builder.load(entry, typ=I64)
-        return first, builder.sub(builder.load(builder.gep(entry, [i64(1)], source_etype=I64), typ=I64), first)
+    def _outputs(self, share: Number) -> Channels:
+        """Return the outputs of a share."""
+        if len(self.borders) == 2:
+            return Channels(0, self.borders[-1])
+        (numbers,) = self.image.arrays(("borders", self.borders), partial(packing.border_numbers, self.borders))
+        entry = numbers.cast(Longs).at(share)
+        first = entry[0]
+        return Channels(first, entry[1] - first)
 
     def _emit_products(
-        self, tile: ir.Value, share: ir.Value, y: tuple[ir.Value, ir.Value], activation: ActivationAttr | None
+        self, tile: Number, share: Number, y: Bytes, count: Index, activation: ActivationAttr | None
     ) -> None:
         """Emit windows and kernel for one chunk of channels after the other, into rows of y."""
-        image, op, builder, (target, count) = self.image, self.op, self.image.builder, y
-        inputs, taps, chunk = shape_of(op.weight)[0], len(op.window.taps), self.chunk
+        image, op, chunk = self.image, self.op, self.chunk
+        inputs, taps = shape_of(op.weight)[0], len(op.window.taps)
         channels, shares = shape_of(op.x)[1], len(self.borders) - 1
         chunks, key = -(-channels // chunk), (op.weight, op.bias, op.kernel, self.borders)
         image.arrays(key, partial(packing.packed_shares, self.borders, chunk * taps), op)
         family = kernel_at(op.kernel, PIXELS).family
-        there = image.own(inputs) if is_dense(family.name) else target
+        there = image.own(inputs) if is_dense(family.name) else y
         function = code_of(family).emit(image.code, LinearForm(PIXELS, activation))
-        with counted_loop(builder, i64(chunks)) as number:
-            first = builder.mul(number, i64(chunk))
-            left = builder.sub(i64(channels), first)
-            size = builder.select(builder.icmp_signed("<", left, i64(chunk)), left, i64(chunk))
+        with loop(tile.constant(chunks)) as number:
+            first = number * chunk
+            size = (channels - first).smaller(chunk)
             x = self.windows_of(tile, first, size)
-            part = builder.add(builder.mul(share, i64(chunks)), number)
-            own = image.constants.share_pointers(image.table, key, Number(builder, part), shares * chunks)
-            packed = [address.value for address in own]
-            builder.call(function, [x, there, *packed, builder.mul(size, i64(taps)), count])
-        if there is not target:
-            builder.call(activate(image.code, None, PIXELS), [there, target, count])
+            packed = image.constants.share_pointers(image.table, key, share * chunks + number, shares * chunks)
+            call(function, x, there, packed, size * taps, count)
+        if there is not y:
+            call(activate(image.code, None, PIXELS), there, y, count)

@@ -14,7 +14,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.constants import constant_array
 from ...dialect.ops.images import QuantizedConv2dOp
-from ..llvm.builder import BYTE, FLOAT_BYTES, I32, byte_at, counted_loop, i64
+from ..llvm.flow import call, loop
+from ..llvm.values import BYTE, FLOAT_BYTES, Byte, Bytes, Floats, Ints, Number
 from ..quantized.byte_lanes import lookup_form
 from ..quantized.found_codes import BOUNDS_BYTES, FoundCodes, find_codes
 from ..quantized.rounding import CodeBounds
@@ -29,47 +30,47 @@ from .stored_codes import Stored
 class CodeWords(NamedTuple):
     """The address of the words of `CodeBounds`, the code of 0, and the address of the line outside of all tiles."""
 
-    bounds: ir.Value
-    zero: ir.Value
-    outside: ir.Value
+    bounds: Bytes
+    zero: Byte
+    outside: Bytes
 
 
 def words_of(image: ImageCode, value: SSAValue, codes: Stored) -> CodeWords:
     """Return the words of the codes that a value is rounded to."""
-    builder = image.builder
+    builder = image.scratch.builder
     if not codes.is_found:
         recipe = partial(line_packing.rounding_bounds, CodeBounds.of(codes.attribute))
         (bounds,) = image.arrays(("bounds", codes), recipe)
-        return CodeWords(bounds, ir.Constant(BYTE, codes.zero), outside_of(image, codes.zero))
+        return CodeWords(bounds, Byte(builder, ir.Constant(BYTE, codes.zero)), outside_of(image, codes.zero))
     bounds = _own(image, value)
-    zero = builder.load(byte_at(builder, bounds, i64(FLOAT_BYTES * CodeBounds._fields.index("unsigned_zero"))), typ=I32)
-    return CodeWords(bounds, builder.trunc(zero, BYTE), byte_at(builder, bounds, i64(BOUNDS_BYTES)))
+    zero = bounds.cast(Ints).narrow(CodeBounds._fields.index("unsigned_zero"))
+    return CodeWords(bounds, Byte(builder, zero.narrow(BYTE).value), bounds.after(BOUNDS_BYTES))
 
 
-def outside_of(image: ImageCode, code: int) -> ir.Value:
+def outside_of(image: ImageCode, code: int) -> Bytes:
     """Return a line outside of all tiles that holds a code."""
     return image.arrays(("outside line", code), partial(line_packing.outside_line, code))[0]
 
 
 def scaled_by_range(image: ImageCode, op: QuantizedConv2dOp) -> FoundCodes:
     """Return where the bias and the multiplier of a convolution are that reads found codes."""
-    offset = FLOAT_BYTES * padded_outputs(op)
     place = _own(image, op)
-    return FoundCodes(_own(image, op.x), place, byte_at(image.builder, place, i64(offset)))
+    multiplier = place.after(FLOAT_BYTES * padded_outputs(op)).cast(Floats)
+    return FoundCodes(_own(image, op.x), place.cast(Ints), multiplier)
 
 
-def emit_range(image: ImageCode, op: QuantizedConv2dOp, x: ir.Value, count: ir.Value) -> None:
+def emit_range(image: ImageCode, op: QuantizedConv2dOp, x: Floats, count: Number) -> None:
     """Emit the search for the codes of all values that a convolution reads, at `x`."""
-    builder, found, lanes = image.builder, scaled_by_range(image, op), lookup_form(image.code.target).lanes
+    found, lanes = scaled_by_range(image, op), lookup_form(image.code.target).lanes
     sums, multiplier = image.arrays((op, "sums of weights"), _sums_and_multiplier, op)
-    builder.call(find_codes(image.code, lanes), [x, count, sums, multiplier, i64(padded_outputs(op)), *found])
+    call(find_codes(image.code, lanes), x, count, sums, multiplier, padded_outputs(op), found)
     words = words_of(image, op.x, Stored.of(op.codes))
-    with counted_loop(builder, i64(OUTSIDE_BYTES)) as place:
-        builder.store(words.zero, builder.gep(words.outside, [place], source_etype=BYTE))
+    with loop(count.constant(OUTSIDE_BYTES)) as place:
+        words.outside[place] = words.zero
 
 
-def _own(image: ImageCode, key: SSAValue | Operation) -> ir.Value:
-    return byte_at(image.builder, image.own(0), i64(image.memory.found[key]))
+def _own(image: ImageCode, key: SSAValue | Operation) -> Bytes:
+    return image.own(0).after(image.memory.found[key])
 
 
 def _sums_and_multiplier(op: Operation | None) -> list[NDArray[np.generic]]:

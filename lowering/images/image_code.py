@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -11,18 +12,26 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.tensors import shape_of
 from ...kernels.tile_widths import PIXELS
-from ..llvm.builder import BYTE, FLOAT_BYTES, I64, Code, byte_at, counted_loop, float_at, i64
+from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable, Packing
-from ..llvm.values import Pointers
-from ..llvm.vectors import FLOAT
+from ..llvm.flow import call, loop
+from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, Bytes, Floats, Index, Ints, Longs, Number, Pointers
 from ..tiles.row_major import Sharing
 from . import line_packing, packing
 from .lines import clearing_lines
 from .memory import ImageMemory, View
 from .movement import clearing, moving
 
-Each = Callable[[ir.Value], None]
+Each = Callable[[Number], None]
 """Emits the work on a tile, or another item, by its number."""
+
+
+class PixelTable(NamedTuple):
+    """A tile, the table of the pixels of all tiles, and the number of this one."""
+
+    tile: Bytes
+    table: Ints
+    number: Number
 
 
 @dataclass(frozen=True)
@@ -30,9 +39,8 @@ class ImageCode:
     """The code of one image, under construction; without `sharing` one thread does all of it."""
 
     code: Code
-    builder: ir.IRBuilder
     memory: ImageMemory
-    scratch: ir.Value
+    scratch: Bytes
     constants: ConstantTable
     table: Pointers
     """The table of the addresses of packed constants."""
@@ -42,42 +50,35 @@ class ImageCode:
 
     def meet(self) -> None:
         """Emit the barrier behind what threads do together."""
-        sharing = self.sharing
-        if sharing is not None:
-            sharing.barrier.meet()
+        if self.sharing is not None:
+            self.sharing.barrier.meet()
 
     def each(self, count: int, work: Each) -> None:
         """Emit the work on items below `count`: all of them, or the range that a thread has."""
-        builder, sharing = self.builder, self.sharing
-        first, stop = i64(0), i64(count)
+        sharing, first, stop = self.sharing, self.scratch.constant(0), self.scratch.constant(count)
         if sharing is not None:
             numbers = (sharing.number, sharing.number + 1)
-            first, stop = ((number * count).quotient(sharing.threads).value for number in numbers)
-        with counted_loop(builder, builder.sub(stop, first)) as done:
-            work(builder.add(first, done))
+            first, stop = ((number * count).quotient(sharing.threads) for number in numbers)
+        with loop(stop - first) as done:
+            work(first + done)
 
-    def arrays(self, key: tuple[object, ...], pack: Packing, op: Operation | None = None) -> list[ir.Value]:
+    def arrays(self, key: tuple[object, ...], pack: Packing, op: Operation | None = None) -> list[Bytes]:
         """Return the addresses of the arrays that `pack` makes of an op, known by `key`."""
         if not self.constants.has(key):
             self.constants.add(key, pack, op)
-        return [address.value for address in self.constants.pointers(self.table, key)]
+        return self.constants.pointers(self.table, key)
 
-    def tile(self, view: View, number: ir.Value, channel: ir.Value | None = None) -> ir.Value:
+    def tile(self, view: View, number: Index, channel: Index = 0) -> Bytes:
         """Return the address of a tile of a value, from a channel on."""
-        builder = self.builder
-        start = byte_at(builder, self.scratch, i64(view.start))
-        first: ir.Value = i64(view.first) if channel is None else builder.add(channel, i64(view.first))
-        offset = builder.add(builder.mul(number, i64(view.tile_values)), builder.mul(first, i64(PIXELS)))
-        return float_at(builder, start, offset) if view.item == FLOAT_BYTES else byte_at(builder, start, offset)
+        start = self.scratch.after(view.start)
+        offset = number * view.tile_values + (channel + view.first) * PIXELS
+        return start.cast(Floats).at(offset).cast(Bytes) if view.item == FLOAT_BYTES else start.at(offset)
 
-    def move(
-        self, source: ir.Value, stride: int, target: tuple[ir.Value, ir.Value, ir.Value], what: tuple[int, float]
-    ) -> None:
-        """Emit the way of pixels into a tile: where it is, the table of all tiles, its number; channels and fill."""
-        builder, (tile, table, number), (channels, fill) = self.builder, target, what
-        entries = float_at(builder, table, builder.mul(number, i64(PIXELS)))
-        arguments = [source, i64(stride), tile, i64(PIXELS), entries, i64(PIXELS), i64(channels)]
-        builder.call(moving(self.code, whole=True), [*arguments, ir.Constant(FLOAT, fill)])
+    def move(self, source: Bytes, stride: int, target: PixelTable, channels: int, fill: float) -> None:
+        """Emit the way of pixels of some channels into a tile, and of what to fill it with."""
+        entries = target.table.at(target.number * PIXELS)
+        function = moving(self.code, whole=True)
+        call(function, source, stride, target.tile, PIXELS, entries, PIXELS, channels, ir.Constant(FLOAT, fill))
 
     def copy_pixels(
         self,
@@ -93,40 +94,36 @@ class ImageCode:
         recipe = partial(pack, source.plane, source.tile_values, target.plane)
         arrays = self.arrays((op, "pixels"), recipe, op)
 
-        def tile(number: ir.Value) -> None:
+        def tile(number: Number) -> None:
             for part in range(parts):
-                there = self.tile(target, number, i64(part * source.channels))
-                self.move(self.tile(source, i64(0)), PIXELS, (there, arrays[part], number), (source.channels, fill))
+                there = self.tile(target, number, part * source.channels)
+                pixels = PixelTable(there, arrays[part].cast(Ints), number)
+                self.move(self.tile(source, 0), PIXELS, pixels, source.channels, fill)
 
         self.each(target.plane.tiles, tile)
 
-    def own(self, row: int) -> ir.Value:
+    def own(self, row: int) -> Bytes:
         """Return a row of the memory of a thread alone."""
-        sharing = self.sharing
-        own = self.scratch if sharing is None else sharing.scratch.value
-        return float_at(self.builder, own, i64(row * PIXELS))
+        own = self.scratch if self.sharing is None else self.sharing.scratch
+        return own.after(row * PIXELS * FLOAT_BYTES)
 
-    def store_pixel(self, value: SSAValue, channel: ir.Value, pixel: ir.Value) -> None:
+    def store_pixel(self, value: SSAValue, channel: Number, pixel: ir.Value) -> None:
         """Emit the one pixel of a channel of floats, and zeros beside it where a window may read them."""
-        there = self.tile(self.memory.views[value], i64(0), channel)
-        self.builder.store(pixel, there)
-        self.clear(value, i64(0), there, i64(1))
+        there = self.tile(self.memory.views[value], 0, channel)
+        there.cast(Floats)[0] = pixel
+        self.clear(value, channel.constant(0), there, 1)
 
-    def clear(self, value: SSAValue, number: ir.Value, tile: ir.Value, channels: ir.Value | None = None) -> None:
+    def clear(self, value: SSAValue, number: Number, tile: Bytes, channels: Index | None = None) -> None:
         """Emit zeros at the positions of a tile that are no pixels, where a window may read them."""
         if value not in self.memory.zeroed:
             return
-        builder, plane, codes = self.builder, self.memory.views[value].plane, self.memory.stored.codes.get(value)
+        plane, codes = self.memory.views[value].plane, self.memory.stored.codes.get(value)
+        count = shape_of(value)[1] if channels is None else channels
         if codes is not None:
             (bits,) = self.arrays(("pixels", plane), partial(line_packing.pixel_bits, plane))
-            count = i64(shape_of(value)[1]) if channels is None else channels
-            zero = ir.Constant(BYTE, codes.zero)
-            builder.call(clearing_lines(self.code), [tile, bits, number, zero, count])
+            call(clearing_lines(self.code), tile, bits, number, ir.Constant(BYTE, codes.zero), count)
             return
         starts, positions = self.arrays(("empty", plane), partial(packing.empty_positions, plane))
-        entry = builder.gep(starts, [number], source_etype=I64)
-        first = builder.load(entry, typ=I64)
-        end = builder.load(builder.gep(entry, [i64(1)], source_etype=I64), typ=I64)
-        count = i64(shape_of(value)[1]) if channels is None else channels
-        arguments = [tile, float_at(builder, positions, first), builder.sub(end, first), count]
-        builder.call(clearing(self.code), arguments)
+        entry = starts.cast(Longs).at(number)
+        first, end = entry[0], entry[1]
+        call(clearing(self.code), tile, positions.cast(Ints).at(first), end - first, count)

@@ -18,10 +18,10 @@ from ...kernels.byte_lookup import INDEX_OF_ZERO, QUARTER
 from ...kernels.byte_quads import QUAD
 from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import Code
-from ..llvm.flow import fold, loop
+from ..llvm.flow import allocated, fold, loop
 from ..llvm.gather_scatter import gather, load_ints
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import BYTE, I1, I32, I64, POINTER, Byte, Bytes, Float, Floats, Int, Ints, Longs, Number, i64
+from ..llvm.values import BYTE, I1, I32, Byte, Bytes, Float, Floats, Int, Ints, Longs, Number
 from ..llvm.vectors import Lanes, int_constants
 from ..quantized.byte_lanes import LOOK_UP, PLACING
 from ..quantized.rounding import Rounding
@@ -104,7 +104,7 @@ class _Placing:
         self._has_instruction = "avx512vbmi" in features
         self._lanes = 16 if "avx512bw" in features else 8 if "avx2" in features else 0
         if not self._lanes:
-            self._room = [_line_of_memory(place) for _ in range(2)]
+            self._room = [allocated(place, Bytes, PIXELS) for _ in range(2)]
 
     def placed(self, line: ir.Value, places: Bytes) -> ir.Value:
         """Return the bytes of a line that the bytes at an address say."""
@@ -114,7 +114,7 @@ class _Placing:
             return self._looked_up(line, load_line(places))
         source, target = self._room
         source.store(line, PIXELS)
-        with loop(Number(self._builder, i64(PIXELS))) as index:
+        with loop(source.constant(PIXELS)) as index:
             target[index] = source.narrow(places[index])
         return load_line(target)
 
@@ -133,13 +133,6 @@ class _Placing:
                 found = builder.or_(found, call_intrinsic(builder, LOOK_UP[self._lanes], kind, [table, index]))
             parts.append(found)
         return parts[0] if len(parts) == 1 else builder.shuffle_vector(parts[0], parts[1], int_constants(range(PIXELS)))
-
-
-def _line_of_memory(place: Bytes) -> Bytes:
-    room = place.builder.alloca(ir.ArrayType(BYTE, PIXELS))
-    room.align = PIXELS
-    # llvmlite types what is allocated by its contents, and then refuses vectors of them
-    return Bytes(place.builder, place.builder.inttoptr(place.builder.ptrtoint(room, I64), POINTER))
 
 
 def _chosen(masks: Longs, index: Number | int) -> ir.Value:
@@ -214,13 +207,13 @@ def entering_lines(code: Code) -> ir.Function:
         channels: Number,
     ) -> None:
         lanes = code.lanes(source)
-        placing, nothing, rounding = _Placing(code, tile), splat_code(fill), Rounding.read(lanes, bounds.value)
+        placing, nothing, rounding = _Placing(code, tile), splat_code(fill), Rounding.read(lanes, bounds)
         is_pixel, firsts = _chosen(bits, 0), range(0, PIXELS, lanes.width)
-        wanted = [_below(lanes, first, count) for first in firsts]
+        wanted = [lanes.below(count, first) for first in firsts]
         with loop(channels) as channel:
             pixels = source.at(channel * stride)
             parts = [
-                rounding.code(rounding.quotient(lanes.load_chosen(pixels.at(first).value, some)))
+                rounding.code(rounding.quotient(lanes.load_chosen(pixels.at(first), some)))
                 for first, some in zip(firsts, wanted, strict=True)
             ]
             line = placing.placed(joined_bytes(lanes.builder, parts), places)
@@ -246,13 +239,13 @@ def leaving_lines(code: Code) -> ir.Function:
     ) -> None:
         lanes = code.lanes(tile)
         placing, firsts = _Placing(code, tile), range(0, PIXELS, lanes.width)
-        wanted = [_below(lanes, first, count) for first in firsts]
-        values = CodeValues(lanes, lanes.splat(scale.value), lanes.splat_int(zero.value))
+        wanted = [lanes.below(count, first) for first in firsts]
+        values = CodeValues(lanes, lanes.splat(scale), lanes.splat_int(zero))
         with loop(channels) as channel:
             line = load_line(tile.at(channel * PIXELS))
             pixels, there = placing.placed(line, places), target.at(channel * stride)
             for first, some in zip(firsts, wanted, strict=True):
-                lanes.store_chosen(values.of(pixels, first), there.at(first).value, some)
+                lanes.store_chosen(values.of(pixels, first), there.at(first), some)
 
     return kernel
 
@@ -269,12 +262,12 @@ def rounding_pixels(code: Code) -> ir.Function:
     ) -> None:
         lanes = code.lanes(source)
         builder = lanes.builder
-        rounding, firsts = Rounding.read(lanes, bounds.value), range(0, PIXELS, lanes.width)
+        rounding, firsts = Rounding.read(lanes, bounds), range(0, PIXELS, lanes.width)
         # the pixel of each position, the first one where there is none
         where = [load_ints(lanes, table.at(first)) for first in firsts]
         is_pixel = [builder.icmp_signed(">=", one, lanes.ints(0)) for one in where]
         safe = [builder.select(one, index, lanes.ints(0)) for one, index in zip(is_pixel, where, strict=True)]
-        nothing = lanes.splat_int(builder.zext(fill.value, I32))
+        nothing = lanes.splat_int(fill.wide(I32))
         with loop(channels) as channel:
             pixels, row = source.at(channel * stride), tile.at(channel * PIXELS)
             for first, one, index in zip(firsts, is_pixel, safe, strict=True):
@@ -315,7 +308,7 @@ def lines_to_floats(code: Code) -> ir.Function:
     @code.kernel("lines_to_floats")
     def kernel(lines: Bytes, y: Floats, scale: Float, zero: Int, channels: Number) -> None:
         lanes = code.lanes(lines)
-        values = CodeValues(lanes, lanes.splat(scale.value), lanes.splat_int(zero.value))
+        values = CodeValues(lanes, lanes.splat(scale), lanes.splat_int(zero))
         with loop(channels * PIXELS, lanes.width) as start:
             codes = lines.at(start).load(ir.VectorType(BYTE, lanes.width), 1)
             lanes.store(values.of_bytes(codes), y.at(start))
@@ -331,9 +324,3 @@ def joined_bytes(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
         mask = int_constants(range(size))
         rest = [builder.shuffle_vector(*pair, mask) for pair in zip(rest[::2], rest[1::2], strict=True)]
     return rest[0]
-
-
-def _below(lanes: Lanes, first: int, count: Number) -> ir.Value:
-    """Return which lanes, counted from `first`, are below a count."""
-    numbers = int_constants(range(first, first + lanes.width))
-    return lanes.builder.icmp_signed("<", numbers, lanes.splat_int(count.narrow(I32).value))

@@ -13,8 +13,7 @@ from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import Code
 from ..llvm.flow import loop
 from ..llvm.gather_scatter import gather, load_ints
-from ..llvm.values import FLOAT, FLOAT_BYTES, I32, Float, Floats, Ints, Number
-from ..llvm.vectors import int_constants
+from ..llvm.values import FLOAT, FLOAT_BYTES, Float, Floats, Ints, Number
 
 
 def moving(code: Code, *, whole: bool) -> ir.Function:
@@ -35,14 +34,13 @@ def moving(code: Code, *, whole: bool) -> ir.Function:
         fill: Float,
     ) -> None:
         lanes = code.lanes(source)
-        builder, other = lanes.builder, lanes.splat(fill.value)
+        builder, other = lanes.builder, lanes.splat(fill)
         starts = range(0, PIXELS, lanes.width)
         # the pixel of each position, the first one where there is none
         where = [load_ints(lanes, table.at(first)) for first in starts]
         is_pixel = [builder.icmp_signed(">=", one, lanes.ints(0)) for one in where]
         safe = [builder.select(one, index, lanes.ints(0)) for one, index in zip(is_pixel, where, strict=True)]
-        numbers = [int_constants(range(first, first + lanes.width)) for first in starts]
-        wanted = [builder.icmp_signed("<", one, lanes.splat_int(count.narrow(I32).value)) for one in numbers]
+        wanted = [lanes.below(count, first) for first in starts]
         with loop(channels) as channel:
             pixels, row = source.at(channel * source_stride), target.at(channel * target_stride)
             for vector, first in enumerate(starts):
@@ -50,7 +48,7 @@ def moving(code: Code, *, whole: bool) -> ir.Function:
                 if whole:
                     lanes.store(value, row.at(first), FLOAT_BYTES * lanes.width)
                 else:
-                    lanes.store_chosen(value, row.at(first).value, wanted[vector])
+                    lanes.store_chosen(value, row.at(first), wanted[vector])
 
     return kernel
 

@@ -4,7 +4,6 @@ A convolution puts the lines of its windows next to each other, or finds them th
 takes them as 64 rows of a batch. Where its result is not stored as codes, they become floats tile by tile.
 """
 
-from collections.abc import Sequence
 from functools import partial
 
 from llvmlite import ir
@@ -17,22 +16,11 @@ from ...kernels.byte_lookup import LookupForm
 from ...kernels.byte_quads import COLUMNS, QUAD, block_quads
 from ...kernels.byte_times import FORMS, SCATTERED
 from ...kernels.tile_widths import PIXELS
-from ..llvm.builder import (
-    BYTE,
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    byte_at,
-    counted_loop,
-    float_at,
-    i64,
-    reduce_loop,
-)
+from ..llvm.builder import Code
+from ..llvm.flow import call, fold, loop
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import Bytes
-from ..llvm.vectors import FLOAT, int_constants
+from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, I32, Bytes, Floats, Ints, Longs, Number, Value
+from ..llvm.vectors import int_constants
 from ..quantized.byte_lanes import multiplies_bytes
 from ..quantized.lookup_layer import LayerEnd
 from ..quantized.quad_layer import Blocks, quad_layer
@@ -58,7 +46,7 @@ from .stored_codes import Stored
 def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
     """Emit for each tile the lines of its windows, and the kernel on them."""
     phases, codes = Phases.of(op.window), Stored.of(op.codes)
-    source, target, builder = _source(image, op, codes), image.memory.views[op.result], image.builder
+    source, target = _source(image, op, codes), image.memory.views[op.result]
     own, is_stored = OwnRows.of(op), op.result in image.memory.stored.codes
     family = SCATTERED if op.kernel is None else op.kernel.family_at(PIXELS)
     blocks = 1 if op.kernel is None else op.kernel.blocks.get(family, 1)
@@ -69,41 +57,45 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
         end = LayerEnd(end.kind, None, end.outputs)
     inputs = Blocks(blocks, block_quads(shape_of(op.weight)[0], blocks))
     kernel = quad_layer(image.code, form, end, inputs, FORMS[family])
-    packed = image.arrays((op, "quads"), partial(line_packing.packed_quads, FORMS[family], blocks), op)
+    packed: list[Value] = [*image.arrays((op, "quads"), partial(line_packing.packed_quads, FORMS[family], blocks), op)]
     if op.codes.is_dynamic:
         _, *scaled = scaled_by_range(image, op)
         packed = [*packed[:-3], *scaled, packed[-1]]
     outside = words_of(image, op.x, codes).outside
     is_direct = phases.reads_tiles(source.plane, target.plane)
 
-    def tile(number: ir.Value) -> None:
+    def tile(number: Number) -> None:
         lines, sums = image.own(0), image.own(own.windows)
         if is_direct:
             lines = image.tile(source, number)
         else:
             _call_windows(image, _windows(op, source, phases), (source, number, outside), lines)
-        there, outputs = image.tile(target, number), i64(end.outputs)
+        there = image.tile(target, number)
         results = there if is_stored else image.own(own.windows + own.sums)
-        builder.call(kernel, [lines, sums, results, *packed])
+        call(kernel, lines, sums, results, packed)
         if op.output is None:
-            builder.call(sums_in_order(image.code), [sums, there, outputs])
+            call(sums_in_order(image.code), sums, there, end.outputs)
         elif not is_stored:
-            _call_to_floats(image, Stored.of(op.output), results, there, outputs)
+            _call_to_floats(image, Stored.of(op.output), results, there, end.outputs)
         image.clear(op.result, number, there)
 
     image.each(target.plane.tiles, tile)
 
 
-def _call_to_floats(image: ImageCode, codes: Stored, lines: ir.Value, there: ir.Value, channels: ir.Value) -> None:
-    arguments = [lines, there, ir.Constant(FLOAT, codes.scale), ir.Constant(I32, codes.zero), channels]
-    image.builder.call(lines_to_floats(image.code), arguments)
+def _call_to_floats(image: ImageCode, codes: Stored, lines: Bytes, there: Bytes, channels: int) -> None:
+    call(lines_to_floats(image.code), lines, there, *_constants(codes), channels)
+
+
+def _constants(codes: Stored) -> tuple[ir.Constant, ir.Constant]:
+    """Return the scale and the zero of codes."""
+    return ir.Constant(FLOAT, codes.scale), ir.Constant(I32, codes.zero)
 
 
 def _source(image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, codes: Stored, fill: int | None = None) -> View:
     """Return the lines that the windows of an op read, copied before where they are not those of the value itself."""
     if not needs_phases(op, image.memory.stored):
         return image.memory.views[op.x]
-    target, source, builder = image.memory.phases[op], image.memory.views[op.x], image.builder
+    target, source = image.memory.phases[op], image.memory.views[op.x]
     words = words_of(image, op.x, codes)
     nothing = words.zero if fill is None else ir.Constant(BYTE, fill)
     if op.x not in image.memory.stored.codes:
@@ -111,18 +103,15 @@ def _source(image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, codes: Stored, f
         image.meet()
         return target
     arrays = image.arrays((op, "lines"), partial(line_packing.phase_lines, source.plane, target.plane), op)
-    first, tile_bytes = image.tile(source, i64(0)), i64(source.tile_values)
+    first = image.tile(source, 0)
 
-    def tile(number: ir.Value) -> None:
+    def tile(number: Number) -> None:
         for part in range(target.channels // source.channels):
-            starts, tiles, places, bits = arrays[4 * part : 4 * (part + 1)]
-            begin, end = (
-                builder.load(builder.gep(starts, [builder.add(number, i64(more))], source_etype=I64), typ=I64)
-                for more in (0, 1)
-            )
-            there = image.tile(target, number, i64(part * source.channels))
-            arguments = [first, tile_bytes, there, begin, end, tiles, places, bits, nothing, i64(source.channels)]
-            builder.call(copying_lines(image.code), arguments)
+            starts, *tables = arrays[4 * part : 4 * (part + 1)]
+            entries = starts.cast(Longs).at(number)
+            span = entries[0], entries[1]
+            there = image.tile(target, number, part * source.channels)
+            call(copying_lines(image.code), first, source.tile_values, there, span, tables, nothing, source.channels)
 
     image.each(target.plane.tiles, tile)
     image.meet()
@@ -133,17 +122,15 @@ def _round_pixels(
     image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, views: tuple[View, View], words: CodeWords
 ) -> None:
     """Emit the codes of pixels of floats, in the phases that an op reads."""
-    (source, target), builder = views, image.builder
+    source, target = views
     recipe = partial(packing.phase_pixels, source.plane, source.tile_values, target.plane)
     tables = image.arrays((op, "pixels"), recipe, op)
 
-    def tile(number: ir.Value) -> None:
+    def tile(number: Number) -> None:
         for part, table in enumerate(tables):
-            there = image.tile(target, number, i64(part * source.channels))
-            entries = float_at(builder, table, builder.mul(number, i64(PIXELS)))
-            arguments = [image.tile(source, i64(0)), i64(PIXELS), there, entries, words.bounds]
-            arguments += [words.zero, i64(source.channels)]
-            builder.call(rounding_pixels(image.code), arguments)
+            there = image.tile(target, number, part * source.channels)
+            entries, bounds = table.cast(Ints).at(number * PIXELS), (words.bounds, words.zero)
+            call(rounding_pixels(image.code), image.tile(source, 0), PIXELS, there, entries, bounds, source.channels)
 
     image.each(target.plane.tiles, tile)
 
@@ -153,13 +140,11 @@ def _windows(op: QuantizedConv2dOp | Pool2dOp, source: View, phases: Phases) -> 
     return LineWindows(phases.taps, source.plane.pitch, shape_of(op.x)[1], source.tile_values, work)
 
 
-def _call_windows(
-    image: ImageCode, form: LineWindows, source: tuple[View, ir.Value, ir.Value], target: ir.Value
-) -> None:
+def _call_windows(image: ImageCode, form: LineWindows, source: tuple[View, Number, Bytes], target: Bytes) -> None:
     """Emit the windows of a tile: what they read, the tile's number, the line outside; where they go."""
     view, number, outside = source
-    arguments = [image.tile(view, number), number, i64(view.plane.tiles), outside, target, i64(form.channels)]
-    image.builder.call(line_windows(image.code, form), arguments)
+    tile = image.tile(view, number)
+    call(line_windows(image.code, form), tile, number, view.plane.tiles, outside, target, form.channels)
 
 
 def emit_code_pooling(image: ImageCode, op: Pool2dOp) -> None:
@@ -169,12 +154,12 @@ def emit_code_pooling(image: ImageCode, op: Pool2dOp) -> None:
     form, is_stored = _windows(op, source, Phases.of(op.window)), op.result in image.memory.stored.codes
     outside = outside_of(image, 0)
 
-    def tile(number: ir.Value) -> None:
+    def tile(number: Number) -> None:
         there = image.tile(target, number)
         lines = there if is_stored else image.own(0)
         _call_windows(image, form, (source, number, outside), lines)
         if not is_stored:
-            _call_to_floats(image, codes, lines, there, i64(target.channels))
+            _call_to_floats(image, codes, lines, there, target.channels)
         image.clear(op.result, number, there)
 
     image.each(target.plane.tiles, tile)
@@ -182,19 +167,20 @@ def emit_code_pooling(image: ImageCode, op: Pool2dOp) -> None:
 
 def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
     """Emit the mean of all pixels of each channel, floats; positions without a pixel have the code of 0."""
-    source, builder = image.memory.views[op.x], image.builder
+    source, builder = image.memory.views[op.x], image.scratch.builder
     codes, pixels = image.memory.stored.codes[op.x], image_shape(op.x)[2] * image_shape(op.x)[3]
     words, tiles = ir.VectorType(I32, PIXELS), source.plane.tiles
 
-    def channel(number: ir.Value) -> None:
-        def tile(index: ir.Value, totals: Sequence[ir.Value]) -> list[ir.Value]:
-            line = load_line(Bytes(builder, image.tile(source, index, number)))
-            return [builder.add(totals[0], builder.zext(line, words))]
+    def channel(number: Number) -> None:
+        def tile(index: Number, total: ir.Value) -> ir.Value:
+            line = load_line(image.tile(source, index, number))
+            return builder.add(total, builder.zext(line, words))
 
-        (sums,) = reduce_loop(builder, i64(tiles), [ir.Constant(words, [0] * PIXELS)], tile)
-        total = call_intrinsic(builder, f"llvm.vector.reduce.add.v{PIXELS}i32", I32, [sums])
-        total = builder.sub(total, ir.Constant(I32, codes.zero * PIXELS * tiles))
-        value = builder.fmul(builder.sitofp(total, FLOAT), ir.Constant(FLOAT, codes.scale))
+        nothing: ir.Value = ir.Constant(words, [0] * PIXELS)
+        sums = fold(number.constant(tiles), nothing, tile)
+        total = Number(builder, call_intrinsic(builder, f"llvm.vector.reduce.add.v{PIXELS}i32", I32, [sums]))
+        total = total - codes.zero * PIXELS * tiles
+        value = builder.fmul(builder.sitofp(total.value, FLOAT), ir.Constant(FLOAT, codes.scale))
         image.store_pixel(op.result, number, builder.fdiv(value, ir.Constant(FLOAT, float(pixels))))
 
     image.each(source.channels, channel)
@@ -203,27 +189,21 @@ def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
 def sums_in_order(code: Code) -> ir.Function:
     """Return `void (sums, y, outputs)`: what unpacking took to other columns, floats, to their places in lines."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        sums, y, outputs = args
-        vectors, width = COLUMNS // WIDE_LANES, ir.VectorType(FLOAT, WIDE_LANES)
-        with counted_loop(builder, outputs) as output:
-            row = builder.mul(output, i64(COLUMNS))
-            parts = [
-                builder.load(
-                    float_at(builder, sums, builder.add(row, i64(WIDE_LANES * part))), align=FLOAT_BYTES, typ=width
-                )
-                for part in range(vectors)
-            ]
+    @code.kernel("sums_in_order")
+    def kernel(sums: Floats, y: Floats, outputs: Number) -> None:
+        builder, vectors, kind = sums.builder, COLUMNS // WIDE_LANES, ir.VectorType(FLOAT, WIDE_LANES)
+        with loop(outputs) as output:
+            row = output * COLUMNS
+            parts = [sums.at(row + WIDE_LANES * part).load(kind, FLOAT_BYTES) for part in range(vectors)]
             pairs = [_concatenated(builder, *parts[index : index + 2]) for index in (0, 2)]
             whole = _concatenated(builder, *pairs)
             for part in range(vectors):
                 # column 16 q + 4 v + j is in lane 4 q + j of vector v
                 chosen = [WIDE_LANES * vector + QUAD * part + lane for vector in range(QUAD) for lane in range(QUAD)]
                 value = builder.shuffle_vector(whole, whole, int_constants(chosen))
-                place = builder.add(row, i64(WIDE_LANES * part))
-                builder.store(value, float_at(builder, y, place), align=FLOAT_BYTES)
+                y.at(row + WIDE_LANES * part).store(value, FLOAT_BYTES)
 
-    return code.function("sums_in_order", [POINTER, POINTER, I64], body)
+    return kernel
 
 
 def _concatenated(builder: ir.IRBuilder, left: ir.Value, right: ir.Value) -> ir.Value:
@@ -232,46 +212,43 @@ def _concatenated(builder: ir.IRBuilder, left: ir.Value, right: ir.Value) -> ir.
     return builder.shuffle_vector(left, right, int_constants(range(size)))
 
 
-def emit_entrance(image: ImageCode, value: SSAValue, source: ir.Value) -> None:
+def emit_entrance(image: ImageCode, value: SSAValue, source: Floats) -> None:
     """Emit the codes of an image that comes in."""
-    view, builder = image.memory.views[value], image.builder
+    view = image.memory.views[value]
     codes, (_, channels, height, width) = image.memory.stored.codes[value], image_shape(value)
     firsts, places, _ = _places(image, view)
     words = words_of(image, value, codes)
     (bits,) = image.arrays(("pixels", view.plane), partial(line_packing.pixel_bits, view.plane))
 
-    def tile(number: ir.Value) -> None:
-        first, count = _span(builder, firsts, number)
-        arguments = [float_at(builder, source, first), i64(height * width), image.tile(view, number), count]
-        arguments += [byte_at(builder, places, builder.mul(number, i64(PIXELS)))]
-        arguments += [builder.gep(bits, [number], source_etype=I64), words.bounds]
-        builder.call(entering_lines(image.code), [*arguments, words.zero, i64(channels)])
+    def tile(number: Number) -> None:
+        first, count = _span(firsts, number)
+        pixels = source.at(first), height * width, image.tile(view, number), count
+        tables = places.at(number * PIXELS), bits.cast(Longs).at(number)
+        call(entering_lines(image.code), pixels, tables, words.bounds, words.zero, channels)
 
     image.each(view.plane.tiles, tile)
 
 
-def emit_exit(image: ImageCode, value: SSAValue, target: ir.Value) -> None:
+def emit_exit(image: ImageCode, value: SSAValue, target: Floats) -> None:
     """Emit the floats of an image that leaves."""
-    view, builder = image.memory.views[value], image.builder
+    view = image.memory.views[value]
     codes, (_, channels, height, width) = image.memory.stored.codes[value], image_shape(value)
     firsts, _, places = _places(image, view)
 
-    def tile(number: ir.Value) -> None:
-        first, count = _span(builder, firsts, number)
-        arguments = [image.tile(view, number), float_at(builder, target, first), i64(height * width), count]
-        arguments += [byte_at(builder, places, builder.mul(number, i64(PIXELS)))]
-        arguments += [ir.Constant(FLOAT, codes.scale), ir.Constant(I32, codes.zero), i64(channels)]
-        builder.call(leaving_lines(image.code), arguments)
+    def tile(number: Number) -> None:
+        first, count = _span(firsts, number)
+        pixels = image.tile(view, number), target.at(first), height * width, count
+        call(leaving_lines(image.code), pixels, places.at(number * PIXELS), *_constants(codes), channels)
 
     image.each(view.plane.tiles, tile)
 
 
-def _places(image: ImageCode, view: View) -> list[ir.Value]:
+def _places(image: ImageCode, view: View) -> list[Bytes]:
     return image.arrays(("places", view.plane), partial(line_packing.pixel_places, view.plane))
 
 
-def _span(builder: ir.IRBuilder, firsts: ir.Value, number: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _span(firsts: Bytes, number: Number) -> tuple[Number, Number]:
     """Return the first pixel of a tile, and how many it has."""
-    entry = builder.gep(firsts, [number], source_etype=I64)
-    first = builder.load(entry, typ=I64)
-    return first, builder.sub(builder.load(builder.gep(entry, [i64(1)], source_etype=I64), typ=I64), first)
+    entry = firsts.cast(Longs).at(number)
+    first = entry[0]
+    return first, entry[1] - first

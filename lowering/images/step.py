@@ -19,10 +19,10 @@ from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedCo
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...kernels.tile_widths import PIXELS
 from ..kernels.elementwise import activate
-from ..llvm.builder import Code, counted_loop, float_at, i64
+from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable
-from ..llvm.values import Pointers
-from ..llvm.vectors import FLOAT
+from ..llvm.flow import call, loop
+from ..llvm.values import FLOAT, Bytes, Floats, Ints, Number, Pointers
 from ..program import TiledRows, TileTime
 from ..tiles.row_major import Sharing
 from . import packing
@@ -30,7 +30,7 @@ from .code_chains import emit_chain
 from .convolutions import emit_convolution, emit_depthwise, emit_pooling
 from .found_codes import emit_range
 from .geometry import reads_all
-from .image_code import ImageCode
+from .image_code import ImageCode, PixelTable
 from .layers import (
     emit_arithmetic,
     emit_concat,
@@ -64,23 +64,22 @@ class ImageStep:
     """The code of a step; `pointers` are the addresses of its operands and results, floats as ONNX has them."""
 
     code: Code
-    builder: ir.IRBuilder
     op: ImageNetworkOp
     tables: tuple[ConstantTable, Pointers]
     """Packed constants, and the table of their addresses."""
-    pointers: Mapping[SSAValue, ir.Value]
-    scratch: ir.Value
+    pointers: Mapping[SSAValue, Floats]
+    scratch: Bytes
     sharing: Sharing | None = None
-    images: ir.Value | None = None
+    images: Number | None = None
     """The images of a call, of which codes are found; None where that need not be known."""
 
-    def emit(self, begin: ir.Value, end: ir.Value) -> int:
+    def emit(self, begin: Number, end: Number) -> int:
         """Emit the images from `begin` to the one before `end`; return the bytes of scratch memory of a thread."""
         memory, threads = plan_images(self.op), self.op.threads.value.data
-        image = ImageCode(self.code, self.builder, memory, self.scratch, *self.tables, threads, self.sharing)
+        image = ImageCode(self.code, memory, self.scratch, *self.tables, threads, self.sharing)
         self._emit_ranges(image)
-        with counted_loop(self.builder, self.builder.sub(end, begin)) as done:
-            _ImageCall(self, image, self.builder.add(begin, done)).emit()
+        with loop(end - begin) as done:
+            _ImageCall(self, image, begin + done).emit()
         return memory.total
 
     def _emit_ranges(self, image: ImageCode) -> None:
@@ -89,7 +88,7 @@ class ImageStep:
         for op in ops_of(self.op):
             if isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic:
                 assert self.images is not None
-                values = self.builder.mul(self.images, i64(prod(image_shape(op.x)[1:])))
+                values = self.images * prod(image_shape(op.x)[1:])
                 emit_range(image, op, self.pointers[outer[op.x]], values)
 
 
@@ -99,7 +98,7 @@ class _ImageCall:
 
     step: ImageStep
     image: ImageCode
-    number: ir.Value
+    number: Number
 
     def emit(self) -> None:
         """Emit the way in, all layers, and the way out."""
@@ -118,35 +117,33 @@ class _ImageCall:
         view = self.image.memory.views[inner]
         _, channels, height, width = image_shape(outer)
         (table,) = self.image.arrays(("in", view.plane), partial(packing.incoming_pixels, view.plane))
-        size = i64(channels * height * width)
-        image = float_at(self.step.builder, self.step.pointers[outer], self.step.builder.mul(self.number, size))
+        image = self.step.pointers[outer].at(self.number * (channels * height * width))
         if inner in self.image.memory.stored.codes:
             emit_entrance(self.image, inner, image)
             return
 
-        def tile(number: ir.Value) -> None:
-            self.image.move(image, height * width, (self.image.tile(view, number), table, number), (channels, 0.0))
+        def tile(number: Number) -> None:
+            target = PixelTable(self.image.tile(view, number), table.cast(Ints), number)
+            self.image.move(image.cast(Bytes), height * width, target, channels, 0.0)
 
         self.image.each(view.plane.tiles, tile)
 
     def _move_out(self, inner: SSAValue, outer: SSAValue) -> None:
-        view, builder = self.image.memory.views[inner], self.step.builder
+        view = self.image.memory.views[inner]
         _, channels, height, width = image_shape(outer)
         pack = partial(packing.outgoing_pixels, view.plane, view.tile_values)
         (table,) = self.image.arrays(("out", view.plane, view.tile_values), pack)
         pixels = height * width
-        image = float_at(builder, self.step.pointers[outer], builder.mul(self.number, i64(channels * pixels)))
+        image = self.step.pointers[outer].at(self.number * (channels * pixels))
         if inner in self.image.memory.stored.codes:
             emit_exit(self.image, inner, image)
             return
 
-        def part(number: ir.Value) -> None:
-            first = builder.mul(number, i64(PIXELS))
-            left = builder.sub(i64(pixels), first)
-            count = builder.select(builder.icmp_signed("<", left, i64(PIXELS)), left, i64(PIXELS))
-            arguments = [self.image.tile(view, i64(0)), i64(PIXELS), float_at(builder, image, first), i64(pixels)]
-            arguments += [float_at(builder, table, first), count, i64(channels), ir.Constant(FLOAT, 0.0)]
-            builder.call(moving(self.image.code, whole=False), arguments)
+        def part(number: Number) -> None:
+            first = number * PIXELS
+            count = (pixels - first).smaller(PIXELS)
+            places = self.image.tile(view, 0), PIXELS, image.at(first), pixels, table.cast(Ints).at(first)
+            call(moving(self.image.code, whole=False), *places, count, channels, ir.Constant(FLOAT, 0.0))
 
         self.image.each(-(-pixels // PIXELS), part)
 

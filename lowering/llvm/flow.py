@@ -76,11 +76,11 @@ def either(condition: Truth, then: Callable[[], State], otherwise: Callable[[], 
     return merged(builder, {first_end: first, second_end: second})
 
 
-def updated(condition: Truth, state: State, update: Callable[[], State]) -> State:
+def updated(condition: Truth, state: State, update: Callable[[], State], *, likely: bool | None = None) -> State:
     """Emit an update of a state where a condition holds."""
     builder = condition.builder
     before = builder.block
-    with builder.if_then(condition.value):
+    with builder.if_then(condition.value, likely=likely):
         new, inside = update(), builder.block
     return merged(builder, {inside: new, before: state})
 

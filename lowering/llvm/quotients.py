@@ -1,10 +1,13 @@
 """Quotients rounded to integers, by a division only where a product with the inverse does not tell."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from llvmlite import ir
 
+from .flow import updated
+from .values import Number
 from .vectors import Lanes, Operand
 
 HALVES: Final = 12582912.0
@@ -24,16 +27,14 @@ def rounded_quotient(
 
     `scale` are the scale and its inverse.
     """
-    builder = lanes.builder
     product = within(lanes.mul(values, scale[1]))
     rounded = lanes.add(product, HALVES)
     distance = lanes.abs(lanes.sub(product, lanes.sub(rounded, HALVES)))
     unsure = lanes.compare(">", distance, UNSURE)
-    bits = builder.bitcast(unsure, ir.IntType(lanes.width))
-    before = builder.block
-    with builder.if_then(builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0)), likely=False):
-        exact, inside = lanes.add(within(lanes.div(values, scale[0])), HALVES), builder.block
-    result = builder.phi(rounded.type)
-    result.add_incoming(rounded, before)
-    result.add_incoming(exact, inside)
-    return result
+    is_any_unsure = Number(lanes.builder, lanes.builder.bitcast(unsure, ir.IntType(lanes.width))) != 0
+    exact = partial(_exact_quotient, lanes, values, scale[0], within)
+    return updated(is_any_unsure, rounded, exact, likely=False)
+
+
+def _exact_quotient(lanes: Lanes, values: ir.Value, scale: Operand, within: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    return lanes.add(within(lanes.div(values, scale)), HALVES)

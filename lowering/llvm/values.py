@@ -180,13 +180,13 @@ class Number(Value):
         """Return how both compare as numbers without a sign."""
         return Truth(self.builder, self.builder.icmp_unsigned(operator, self.value, self._operand(other)))
 
-    def wide(self) -> "Number":
-        """Return a narrow number that is not negative in 64 bits."""
-        return Number(self.builder, self.builder.zext(self.value, I64))
+    def wide(self, width: ir.IntType = I64) -> "Number":
+        """Return a narrow number that is not negative in 64 bits, or fewer."""
+        return Number(self.builder, self.builder.zext(self.value, width))
 
-    def signed(self) -> "Number":
-        """Return a narrow number with its sign in 64 bits."""
-        return Number(self.builder, self.builder.sext(self.value, I64))
+    def signed(self, width: ir.IntType = I64) -> "Number":
+        """Return a narrow number with its sign in 64 bits, or fewer."""
+        return Number(self.builder, self.builder.sext(self.value, width))
 
     def set_bits(self) -> "Number":
         """Return the number of bits that are 1."""
@@ -412,5 +412,10 @@ def operands(arguments: Iterable[Argument]) -> list[ir.Value]:
     """Return arguments of a call as LLVM's values."""
     values: list[ir.Value] = []
     for argument in arguments:
-        values += [i64(argument)] if isinstance(argument, int) else leaves(argument)
+        if isinstance(argument, int):
+            values.append(i64(argument))
+        elif isinstance(argument, Value | ir.Value):
+            values.append(unwrapped(argument))
+        else:
+            values += operands(argument)
     return values

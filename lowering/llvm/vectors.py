@@ -20,9 +20,9 @@ from llvmlite import ir
 
 from ..cpu_target import CpuTarget
 from .intrinsics import call_intrinsic
-from .values import FLOAT, FLOAT_BYTES, Floats, Number, unwrapped
+from .values import FLOAT, FLOAT_BYTES, Float, Floats, Number, unwrapped
 
-Operand: TypeAlias = ir.Value | float
+Operand: TypeAlias = ir.Value | Float | float
 """A vector value, or a number that stands for a vector of it."""
 
 INT = ir.IntType(32)
@@ -68,6 +68,8 @@ class Lanes:
 
     def splat(self, value: Operand) -> ir.Value:
         """Return a vector with `value`, a number or an f32 value, in every lane; a vector is returned as it is."""
+        if isinstance(value, Float):
+            value = value.value
         if not isinstance(value, ir.Value):
             # c_float rounds to f32, beyond its range to infinity, where llvmlite would refuse
             return _float_constants(c_float(value).value.hex(), self.width)

@@ -10,17 +10,16 @@ CPUs with VBMI choose among two vectors, x[w] ... x[w + 127], without a copy of 
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llvmlite import ir
 
 from ...kernels.byte_lookup import QUARTER, VECTOR, LookupForm
 from ...kernels.byte_quads import QUAD
 from ..cpu_target import CpuTarget
-from ..llvm.builder import I32, I64, byte_at, i64
 from ..llvm.intrinsics import call_intrinsic
+from ..llvm.values import BYTE, I16, I32, Bytes, Number
 from ..llvm.vectors import int_constants
-
-BYTE, WORD = ir.IntType(8), ir.IntType(16)
 
 LOOK_UP = {16: "llvm.x86.avx512.pshuf.b.512", 8: "llvm.x86.avx2.pshuf.b"}
 LOOK_UP_IN_PAIRS = "llvm.x86.avx512.vpermi2var.qi.512"
@@ -51,6 +50,13 @@ def lookup_form(target: CpuTarget) -> LookupForm:
     return LookupForm(PORTABLE_LANES, bytewise=False)
 
 
+class StepOperands(NamedTuple):
+    """Indices of a step, in portable code their address, and its weights."""
+
+    indices: ir.Value | Bytes
+    weights: ir.Value
+
+
 @dataclass(frozen=True)
 class ByteLanes:
     """The instructions of a step at the place of `builder`."""
@@ -69,47 +75,44 @@ class ByteLanes:
     def _bytes(self) -> ir.VectorType:
         return ir.VectorType(BYTE, self.form.step_bytes)
 
-    def indices(self, address: ir.Value) -> ir.Value:
-        """Return the indices of a step, or in portable code their address."""
-        if self.form.lanes not in LOOK_UP:
-            return address
-        return self.builder.load(address, align=self.form.step_bytes, typ=self._bytes)
+    def zero(self) -> ir.Constant:
+        """Return sums of nothing."""
+        return int_constants([0] * self.form.lanes)
 
-    def weights(self, address: ir.Value) -> ir.Value:
-        """Return the weights of a step."""
-        if self.form.bytewise:
-            return self.builder.load(address, align=self.form.step_bytes, typ=self.sums)
-        words = ir.VectorType(WORD, 2 * self.form.lanes)
-        return self.builder.load(address, align=self.form.step_bytes, typ=words)
+    def operands(self, indices: Bytes, weights: Bytes) -> StepOperands:
+        """Load the indices and the weights of a step."""
+        size, has_look_up = self.form.step_bytes, self.form.lanes in LOOK_UP
+        loaded = indices.load(self._bytes, size) if has_look_up else indices
+        kind = self.sums if self.form.bytewise else ir.VectorType(I16, 2 * self.form.lanes)
+        return StepOperands(loaded, weights.load(kind, size))
 
-    def added(self, sums: ir.Value, window: ir.Value, indices: ir.Value, weights: ir.Value) -> ir.Value:
+    def added(self, sums: ir.Value, window: Bytes, operands: StepOperands) -> ir.Value:
         """Return sums and the products of a step for the inputs from the address `window` on."""
-        builder, form = self.builder, self.form
-        if form.lanes not in LOOK_UP:
+        builder, form, (indices, weights) = self.builder, self.form, operands
+        if isinstance(indices, Bytes):
             return self._added_one_by_one(sums, window, indices, weights)
         if form.in_pairs:
-            pair = (self.vector(window), self.vector(byte_at(builder, window, i64(VECTOR))))
-            return self.added_of_pair(sums, pair, indices, weights)
+            return self.added_of_pair(sums, (self.vector(window), self.vector(window.after(VECTOR))), operands)
         chosen = self._quarter_lookup(window, indices)
         if form.bytewise:
             return self.dot(sums, builder.bitcast(chosen, self.sums), weights)
-        pairs = builder.bitcast(chosen, ir.VectorType(WORD, 2 * form.lanes))
+        pairs = builder.bitcast(chosen, ir.VectorType(I16, 2 * form.lanes))
         return builder.add(sums, call_intrinsic(self.builder, WORD_PRODUCTS[form.lanes], self.sums, [pairs, weights]))
 
-    def vector(self, address: ir.Value) -> ir.Value:
+    def vector(self, address: Bytes) -> ir.Value:
         """Return the vector of inputs from an address on."""
-        return self.builder.load(address, align=1, typ=self._bytes)
+        return address.load(self._bytes, 1)
 
-    def added_of_pair(
-        self, sums: ir.Value, pair: tuple[ir.Value, ir.Value], indices: ir.Value, weights: ir.Value
-    ) -> ir.Value:
+    def added_of_pair(self, sums: ir.Value, pair: tuple[ir.Value, ir.Value], operands: StepOperands) -> ir.Value:
         """Return sums and the products of a step for the inputs of two vectors."""
+        indices, weights = operands
+        assert not isinstance(indices, Bytes)
         chosen = call_intrinsic(self.builder, LOOK_UP_IN_PAIRS, self._bytes, [pair[0], indices, pair[1]])
         return self.dot(sums, self.builder.bitcast(chosen, self.sums), weights)
 
-    def _quarter_lookup(self, window: ir.Value, indices: ir.Value) -> ir.Value:
+    def _quarter_lookup(self, window: Bytes, indices: ir.Value) -> ir.Value:
         builder, form = self.builder, self.form
-        inputs = builder.load(window, align=1, typ=ir.VectorType(BYTE, QUARTER))
+        inputs = window.load(ir.VectorType(BYTE, QUARTER), 1)
         repeated = [byte % QUARTER for byte in range(form.step_bytes)]
         table = builder.shuffle_vector(inputs, inputs, int_constants(repeated))
         return call_intrinsic(self.builder, LOOK_UP[form.lanes], self._bytes, [table, indices])
@@ -142,17 +145,15 @@ class ByteLanes:
             sums = builder.add(sums, builder.mul(code, builder.ashr(builder.shl(weights, left), right)))
         return sums
 
-    def _added_one_by_one(self, sums: ir.Value, window: ir.Value, indices: ir.Value, weights: ir.Value) -> ir.Value:
+    def _added_one_by_one(self, sums: ir.Value, window: Bytes, indices: Bytes, weights: ir.Value) -> ir.Value:
         builder = self.builder
         for lane in range(self.form.lanes):
-            total = builder.extract_element(sums, ir.Constant(I32, lane))
+            total = Number(builder, builder.extract_element(sums, ir.Constant(I32, lane)))
             for slot in range(self.form.slots):
                 number = self.form.slots * lane + slot
                 # the second byte of a word is no index; that of an empty slot may be any, as its weight is 0
-                index = builder.load(byte_at(builder, indices, i64(2 * number)), typ=BYTE)
-                offset = builder.and_(builder.zext(index, I64), i64(QUARTER - 1))
-                value = builder.zext(builder.load(byte_at(builder, window, offset), typ=BYTE), I32)
-                weight = builder.sext(builder.extract_element(weights, ir.Constant(I32, number)), I32)
-                total = builder.add(total, builder.mul(value, weight))
-            sums = builder.insert_element(sums, total, ir.Constant(I32, lane))
+                value = window.narrow(indices[2 * number] & (QUARTER - 1)).wide(I32)
+                weight = Number(builder, builder.extract_element(weights, ir.Constant(I32, number))).signed(I32)
+                total = total + value * weight
+            sums = builder.insert_element(sums, total.value, ir.Constant(I32, lane))
         return sums

@@ -22,21 +22,12 @@ from ...kernels.byte_lookup import VECTOR, LookupForm
 from ...kernels.byte_times import WINDOWS
 from ..cpu_target import CpuTarget
 from ..kernels.kernel_form import activated, activation_key
-from ..llvm.builder import (
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    byte_at,
-    counted_loop,
-    entry_of,
-    float_at,
-    i64,
-    reduce_loop,
-)
-from ..llvm.vectors import Lanes, int_constants
-from .byte_lanes import ByteLanes
+from ..llvm.builder import Code
+from ..llvm.flow import branch, call, fold, loop
+from ..llvm.gather_scatter import load_ints
+from ..llvm.values import FLOAT_BYTES, Bytes, Floats, Ints, Longs, Number
+from ..llvm.vectors import Lanes
+from .byte_lanes import ByteLanes, StepOperands
 from .byte_rows import Strided, other_kind, store_first
 from .rounding import Rounding
 
@@ -78,16 +69,16 @@ class LayerEnd:
 class Packed(NamedTuple):
     """The addresses of the arrays of a layer."""
 
-    starts: ir.Value
-    panels: ir.Value
-    runs: ir.Value
-    chunks: ir.Value
-    windows: ir.Value
-    indices: ir.Value
-    weights: ir.Value
-    bias: ir.Value
-    multiplier: ir.Value
-    tail: ir.Value
+    starts: Longs
+    panels: Longs
+    runs: Longs
+    chunks: Longs
+    windows: Ints
+    indices: Bytes
+    weights: Bytes
+    bias: Ints
+    multiplier: Floats
+    tail: Bytes
     """The bounds of codes, or what is added to values."""
 
 
@@ -125,40 +116,49 @@ def lookup_layer(code: Code, form: LookupForm, end: LayerEnd, stride: int, kerne
     kinds = _kernels(code.target, form, kernel, stride)
     kernels = {rows.count: _rows_kernel(code, form, end, rows) for rows in kinds}
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, y, packed, rows = Strided(args[0], i64(stride)), Strided(*args[1:3]), Packed(*args[3:-1]), args[-1]
-        with counted_loop(builder, entry_of(builder, packed.chunks, 0, I64)) as chunk:
-            borders = builder.gep(packed.chunks, [chunk], source_etype=I64)
-            panels = [entry_of(builder, borders, index, I64) for index in (1, 2)]
-            done: ir.Value = i64(0)
+    @code.kernel(f"quantized_{form.key}_{'_'.join(rows.key for rows in kinds)}_{end.key}")
+    def layer(x: Bytes, y: Strided, packed: Packed, rows: Number) -> None:
+        source = Strided(x, rows.constant(stride))
+        with loop(packed.chunks[0]) as chunk:
+            # the panels of a chunk stay in the cache for all rows, most of them at once first
+            borders, done = packed.chunks.at(chunk), rows.constant(0)
+            panels = borders[1], borders[2]
             for count, kernel in kernels.items():
-                blocks = builder.udiv(builder.sub(rows, done), i64(count))
-                some = builder.mul(blocks, i64(count))
-                with counted_loop(builder, some, count) as row:
-                    first = builder.add(done, row)
-                    here = (x.row(builder, first).address, *y.row(builder, first))
-                    builder.call(kernel, [*here, *packed, *panels])
-                done = builder.add(done, some)
+                some = (rows - done) // count * count
+                with loop(some, count) as row:
+                    first = done + row
+                    call(kernel, source.row(first).address, y.row(first), packed, *panels)
+                done = done + some
 
-    key = f"quantized_{form.key}_{'_'.join(rows.key for rows in kinds)}_{end.key}"
-    return code.function(key, [POINTER, POINTER, I64, *[POINTER] * len(Packed._fields), I64], body)
+    return layer
 
 
 def _rows_kernel(code: Code, form: LookupForm, end: LayerEnd, rows: _Rows) -> ir.Function:
     """Return `void (x, y, y stride, packed arrays..., first panel, last panel + 1)` for some rows."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, y, packed, (first, last) = args[0], Strided(*args[1:3]), Packed(*args[3:-2]), args[-2:]
-        lanes = Lanes(builder, code.target, form.lanes)
-        with counted_loop(builder, builder.sub(last, first)) as done:
-            panel = builder.add(first, done)
+    @code.kernel(f"quantized_{form.key}_{end.key}_rows_{rows.key}")
+    def kernel(x: Bytes, y: Strided, packed: Packed, first: Number, last: Number) -> None:
+        lanes = code.lanes(x, form.lanes)
+        with loop(last - first) as done:
+            panel = first + done
             places = [row * rows.stride for row in range(rows.count)]
-            panel_sums = _PanelSums(ByteLanes(builder, form), packed, x, places)
+            panel_sums = _PanelSums(ByteLanes(x.builder, form), packed, x, places)
             sums = panel_sums.by_windows(panel) if rows.by_windows else panel_sums.walked(panel)
-            _PanelEnd(lanes, end, packed).emit(sums, y, builder.mul(panel, i64(form.lanes)))
+            _PanelEnd(lanes, end, packed).emit(sums, y, panel * form.lanes)
 
-    arguments = [POINTER, POINTER, I64, *[POINTER] * len(Packed._fields), I64, I64]
-    return code.function(f"quantized_{form.key}_{end.key}_rows_{rows.key}", arguments, body)
+    return kernel
+
+
+Vectors = list[ir.Value]
+
+
+class _Run(NamedTuple):
+    """State between runs: the next step, the address of its inputs, the sums, and the vectors that come first."""
+
+    step: Number
+    place: Bytes
+    sums: Vectors
+    vectors: Vectors
 
 
 @dataclass(frozen=True)
@@ -167,85 +167,70 @@ class _PanelSums:
 
     bytes: ByteLanes
     packed: Packed
-    x: ir.Value
+    x: Bytes
     rows: Sequence[int]
     """Bytes from x to each row."""
 
-    def walked(self, panel: ir.Value) -> list[ir.Value]:
+    def walked(self, panel: Number) -> Vectors:
         """Return a vector of sums for each row."""
-        builder, count = self.bytes.builder, len(self.rows)
+        count = len(self.rows)
         start, stop = self._borders(self.packed.starts, panel)
-        zero = int_constants([0] * self.bytes.form.lanes)
+        # some steps at once, each with sums of its own
         unrolled = max(1, LEAST_SUMS // count)
-        groups = builder.udiv(builder.sub(stop, start), i64(unrolled))
+        groups = (stop - start) // unrolled
 
-        def several(group: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
-            first = builder.add(start, builder.mul(group, i64(unrolled)))
-            parts = [sums[count * step : count * (step + 1)] for step in range(unrolled)]
-            return [
-                total for step, part in enumerate(parts) for total in self._step(builder.add(first, i64(step)), part)
-            ]
+        def several(group: Number, sums: list[Vectors]) -> list[Vectors]:
+            first = start + group * unrolled
+            return [self._step(first + step, part) for step, part in enumerate(sums)]
 
-        sums = reduce_loop(builder, groups, [zero] * (unrolled * count), several)
-        totals = sums[:count]
-        if unrolled > 1:
-            for step in range(1, unrolled):
-                part = sums[count * step : count * (step + 1)]
-                totals = [builder.add(total, more) for total, more in zip(totals, part, strict=True)]
-            rest = builder.add(start, builder.mul(groups, i64(unrolled)))
-            totals = reduce_loop(builder, stop, totals, self._step, start=rest)
-        return totals
+        nothing: list[Vectors] = [[self.bytes.zero()] * count for _ in range(unrolled)]
+        totals, *others = fold(groups, nothing, several)
+        for part in others:
+            totals = Vectors(self.bytes.builder.add(total, more) for total, more in zip(totals, part, strict=True))
+        return fold(stop, totals, self._step, start=start + groups * unrolled) if others else totals
 
-    def by_windows(self, panel: ir.Value) -> list[ir.Value]:
+    def by_windows(self, panel: Number) -> Vectors:
         """Return the same, inputs being read once for all steps of a run."""
-        builder, lanes, count = self.bytes.builder, self.bytes, len(self.rows)
         first, last = self._borders(self.packed.panels, panel)
-        start, _ = self._borders(self.packed.runs, first)
+        start = self.packed.runs[first]
         inputs = self._window(start)
-        zero = int_constants([0] * lanes.form.lanes)
 
-        def run(number: ir.Value, carried: Sequence[ir.Value]) -> list[ir.Value]:
-            step, place, *vectors = carried
-            following = byte_at(builder, place, i64(VECTOR))
+        def run(number: Number, now: _Run) -> _Run:
+            following = now.place.after(VECTOR)
             high = self._vectors(following)
-            pairs = list(zip(vectors[count:], high, strict=True))
+            pairs = list(zip(now.vectors, high, strict=True))
 
-            def one(step: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+            def one(step: Number, sums: Vectors) -> Vectors:
                 operands = self._operands(step)
-                return [lanes.added_of_pair(*both, *operands) for both in zip(sums, pairs, strict=True)]
+                return [self.bytes.added_of_pair(*both, operands) for both in zip(sums, pairs, strict=True)]
 
-            _, stop = self._borders(self.packed.runs, number)
-            return [stop, following, *reduce_loop(builder, stop, vectors[:count], one, start=step), *high]
+            stop = self.packed.runs.at(number)[1]
+            return _Run(stop, following, fold(stop, now.sums, one, start=now.step), high)
 
-        begin = [start, inputs, *[zero] * count, *self._vectors(inputs)]
-        return reduce_loop(builder, last, begin, run, start=first)[2 : 2 + count]
+        begin = _Run(start, inputs, [self.bytes.zero() for _ in self.rows], self._vectors(inputs))
+        return fold(last, begin, run, start=first).sums
 
-    def _borders(self, firsts: ir.Value, index: ir.Value) -> list[ir.Value]:
-        """Return where a panel or a run begins, and where the next one does."""
-        borders = self.bytes.builder.gep(firsts, [index], source_etype=I64)
-        return [entry_of(self.bytes.builder, borders, entry, I64) for entry in (0, 1)]
+    def _borders(self, firsts: Longs, index: Number) -> tuple[Number, Number]:
+        """Return where a panel begins, and where the next one does."""
+        borders = firsts.at(index)
+        return borders[0], borders[1]
 
-    def _window(self, step: ir.Value) -> ir.Value:
+    def _window(self, step: Number) -> Bytes:
         """Return the address of the inputs of a step in the first row."""
-        builder = self.bytes.builder
-        window = builder.sext(builder.load(_word_at(builder, self.packed.windows, step), typ=I32), I64)
-        return byte_at(builder, self.x, window)
+        return self.x.after(self.packed.windows.narrow(step).signed())
 
-    def _vectors(self, place: ir.Value) -> list[ir.Value]:
-        return [self.bytes.vector(byte_at(self.bytes.builder, place, i64(row))) for row in self.rows]
+    def _vectors(self, place: Bytes) -> Vectors:
+        return [self.bytes.vector(place.after(row)) for row in self.rows]
 
-    def _operands(self, step: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def _operands(self, step: Number) -> StepOperands:
         """Return indices and weights of a step."""
-        builder, lanes = self.bytes.builder, self.bytes
-        offset = builder.mul(step, i64(lanes.form.step_bytes))
-        indices = lanes.indices(byte_at(builder, self.packed.indices, offset))
-        return indices, lanes.weights(byte_at(builder, self.packed.weights, offset))
+        offset = step * self.bytes.form.step_bytes
+        return self.bytes.operands(self.packed.indices.at(offset), self.packed.weights.at(offset))
 
-    def _step(self, step: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+    def _step(self, step: Number, sums: Vectors) -> Vectors:
         operands, inputs = self._operands(step), self._window(step)
         return [
-            self.bytes.added(total, byte_at(self.bytes.builder, inputs, i64(row)), *operands)
-            for total, row in zip(sums, self.rows, strict=True)
+            self.bytes.added(total, inputs.after(row), operands) for total, row in zip(sums, self.rows, strict=True)
         ]
 
 
@@ -257,38 +242,37 @@ class _PanelEnd:
     end: LayerEnd
     packed: Packed
 
-    def emit(self, sums: Sequence[ir.Value], y: Strided, output: ir.Value) -> None:
+    def emit(self, sums: Vectors, y: Strided, output: Number) -> None:
         """Write what becomes of the sums of each row."""
-        builder, width = self.lanes.builder, self.lanes.width
-        bias_at = _word_at(builder, self.packed.bias, output)
-        bias = builder.load(bias_at, align=FLOAT_BYTES * width, typ=self.lanes.int_vector)
-        multiplier = self.lanes.load(float_at(builder, self.packed.multiplier, output), FLOAT_BYTES * width)
-        values = [self.lanes.mul(self.lanes.to_float(builder.add(total, bias)), multiplier) for total in sums]
+        lanes, width, align = self.lanes, self.lanes.width, FLOAT_BYTES * self.lanes.width
+        bias = load_ints(lanes, self.packed.bias.at(output), align)
+        multiplier = lanes.load(self.packed.multiplier.at(output), align)
+        values = [lanes.mul(lanes.to_float(lanes.builder.add(total, bias)), multiplier) for total in sums]
         if self.end.adds:
-            addend = self.lanes.load(float_at(builder, self.packed.tail, output), FLOAT_BYTES * width)
-            values = [self.lanes.add(value, addend) for value in values]
-        results = self._results(activated(self.lanes, self.end.activation, values))
-        targets = [y.row(builder, i64(row)).address for row in range(len(sums))]
+            addend = lanes.load(self.packed.tail.cast(Floats).at(output), align)
+            values = [lanes.add(value, addend) for value in values]
+        results = self._results(activated(lanes, self.end.activation, values))
+        targets = [y.row(row).address for row in range(len(sums))]
         if self.end.kind == "codes":
+            # a row of codes has room behind it
             for result, target in zip(results, targets, strict=True):
-                builder.store(result, byte_at(builder, target, output), align=1)
+                target.at(output).store(result, 1)
             return
-        place_of = byte_at if self.end.kind == "bytes" else float_at
-        places = [place_of(builder, target, output) for target in targets]
+        in_bytes = self.end.kind == "bytes"
+        places = [target.at(output) if in_bytes else target.cast(Floats).at(output) for target in targets]
         if self.end.outputs % width == 0:
             self._store(results, places)
             return
-        whole = builder.icmp_signed("<=", output, i64(self.end.outputs - width))
-        with builder.if_else(whole) as (then, otherwise):
-            with then:
-                self._store(results, places)
-            with otherwise:
-                for result, place in zip(results, places, strict=True):
-                    store_first(builder, result, place, self.end.outputs % width)
 
-    def _results(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        def some() -> None:
+            for result, place in zip(results, places, strict=True):
+                store_first(result, place, self.end.outputs % width)
+
+        branch(output <= self.end.outputs - width, lambda: self._store(results, places), some)
+
+    def _results(self, values: Vectors) -> Vectors:
         if self.end.kind == "values":
-            return list(values)
+            return values
         rounding = Rounding.read(self.lanes, self.packed.tail)
         multiples = values if self.end.activation is None else [rounding.divided(value) for value in values]
         rounded = [rounding.rounded(value) for value in multiples]
@@ -297,10 +281,6 @@ class _PanelEnd:
         codes = [rounding.code(value) for value in rounded]
         return [other_kind(self.lanes.builder, one) for one in codes] if self.end.signed else codes
 
-    def _store(self, results: Sequence[ir.Value], places: Sequence[ir.Value]) -> None:
+    def _store(self, results: Vectors, places: Sequence[Bytes | Floats]) -> None:
         for result, place in zip(results, places, strict=True):
-            self.lanes.builder.store(result, place, align=1 if self.end.kind == "bytes" else FLOAT_BYTES)
-
-
-def _word_at(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value) -> ir.Value:
-    return builder.gep(pointer, [index], source_etype=I32)
+            place.store(result, 1 if self.end.kind == "bytes" else FLOAT_BYTES)

@@ -11,29 +11,19 @@ were unpacked.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from llvmlite import ir
 
 from ...kernels.byte_lookup import QUARTER
 from ...kernels.byte_quads import COLUMNS, QUAD
 from ..kernels.kernel_form import activated
-from ..llvm.builder import (
-    BYTE,
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    byte_at,
-    counted_loop,
-    float_at,
-    i64,
-)
+from ..llvm.builder import Code
+from ..llvm.flow import loop, select
 from ..llvm.interleaving import interleaved
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.vectors import FLOAT, Lanes, int_constants
-from .byte_lanes import WORD
+from ..llvm.values import BYTE, FLOAT_BYTES, I16, I32, Bytes, Floats, Number
+from ..llvm.vectors import Lanes, int_constants
 from .byte_rows import other_kind
 from .lookup_layer import LayerEnd
 from .rounding import Rounding
@@ -45,7 +35,7 @@ HALVES: Final = (False, True)
 """The low half, and the high one."""
 
 LINE: Final = ir.VectorType(BYTE, COLUMNS)
-WORDS: Final = ir.VectorType(WORD, COLUMNS // 2)
+WORDS: Final = ir.VectorType(I16, COLUMNS // 2)
 
 NEAREST: Final = ("llvm.x86.avx512.mask.cvtps2dq.512", 4)
 """Floats to integers, the even one of two; what is too large becomes the least one. Its last argument says so."""
@@ -54,57 +44,55 @@ PACK_WORDS: Final = "llvm.x86.avx512.packssdw.512"
 PACK_BYTES: Final = "llvm.x86.avx512.packuswb.512"
 
 
+class OutputArrays(NamedTuple):
+    """The addresses of arrays [outputs] of a layer: what is added to sums, and what they are multiplied by."""
+
+    bias: Floats
+    multiplier: Floats
+    tail: Bytes
+    """The bounds of codes, or what is added to values."""
+
+
 @dataclass(frozen=True)
 class QuadEnd:
     """The end of an output: its sums less the bias in, a line of codes out, or floats in the place of sums."""
 
     lanes: Lanes
     end: LayerEnd
-    bias: ir.Value
-    multiplier: ir.Value
-    tail: ir.Value
-    """The bounds of codes, or what is added to values."""
+    arrays: OutputArrays
     rounding: Rounding | None
-    lines: ir.Value
-    sums: ir.Value
+    lines: Bytes
+    sums: Bytes
 
     @staticmethod
-    def of(
-        lanes: Lanes, end: LayerEnd, outputs: tuple[ir.Value, ir.Value, ir.Value], places: tuple[ir.Value, ir.Value]
-    ) -> "QuadEnd":
-        """Return the end by the addresses of bias, multiplier and tail, and those of lines and sums."""
-        rounding = None if end.kind == "values" else Rounding.read(lanes, outputs[2])
-        return QuadEnd(lanes, end, *outputs, rounding, *places)
+    def of(lanes: Lanes, end: LayerEnd, arrays: OutputArrays, lines: Bytes, sums: Bytes) -> "QuadEnd":
+        """Return the end by the addresses of a layer's arrays, and those of lines and sums."""
+        rounding = None if end.kind == "values" else Rounding.read(lanes, arrays.tail)
+        return QuadEnd(lanes, end, arrays, rounding, lines, sums)
 
-    def emit(self, sums: Sequence[ir.Value], output: ir.Value) -> None:
+    def emit(self, sums: Sequence[ir.Value], output: Number) -> None:
         """Write what becomes of the sums of an output; one behind the last leaves its own behind theirs."""
-        builder, lanes = self.lanes.builder, self.lanes
-        exists = builder.icmp_signed("<", output, i64(self.end.outputs))
-        known = builder.select(exists, output, i64(0))
-        values = self._values(sums, known)
-        own = byte_at(builder, self.sums, builder.mul(output, i64(LINE_BYTES)))
+        lanes, exists = self.lanes, output < self.end.outputs
+        values = self._values(sums, select(exists, output, 0))
+        own = self.sums.after(output * LINE_BYTES)
         if self.end.kind in ("codes", "bytes"):
-            line = byte_at(builder, self.lines, builder.mul(output, i64(COLUMNS)))
-            builder.store(self._line(values), builder.select(exists, line, own), align=COLUMNS)
+            line = self.lines.after(output * COLUMNS)
+            made = self._line(values)
+            select(exists, line, own).store(made, COLUMNS)
             return
         if self.rounding is not None:
             values = [self.rounding.value(self.rounding.rounded(self._multiples(value))) for value in values]
-        for part, value in enumerate(values):
-            lanes.store(value, float_at(builder, own, i64(lanes.width * part)), FLOAT_BYTES * lanes.width)
+        lanes.put(own.cast(Floats), values)
 
-    def _values(self, sums: Sequence[ir.Value], output: ir.Value) -> list[ir.Value]:
+    def _values(self, sums: Sequence[ir.Value], output: Number) -> list[ir.Value]:
         lanes = self.lanes
-        bias, multiplier = (self._number(numbers, output) for numbers in (self.bias, self.multiplier))
+        bias, multiplier = (lanes.splat(numbers[output]) for numbers in self.arrays[:2])
         totals = [lanes.builder.add(one, lanes.bits(bias)) for one in sums]
         values = [lanes.mul(lanes.to_float(total), multiplier) for total in totals]
         if self.end.adds:
-            addend = self._number(self.tail, output)
+            addend = lanes.splat(self.arrays.tail.cast(Floats)[output])
             values = [lanes.add(value, addend) for value in values]
         return [activated(lanes, self.end.activation, [value])[0] for value in values]
-
-    def _number(self, numbers: ir.Value, output: ir.Value) -> ir.Value:
-        """Return the word of an output in every lane, as floats."""
-        return self.lanes.splat(self.lanes.builder.load(float_at(self.lanes.builder, numbers, output), typ=FLOAT))
 
     def _multiples(self, values: ir.Value) -> ir.Value:
         assert self.rounding is not None
@@ -147,12 +135,11 @@ class QuadEnd:
         line = builder.shuffle_vector(low, high, int_constants(chosen))
         return other_kind(builder, line) if self.end.signed else line
 
-    def _every(self, number: ir.Value, kind: ir.VectorType) -> ir.Value:
+    def _every(self, number: Number, kind: ir.VectorType) -> ir.Value:
         """Return a number in every lane of another vector."""
-        builder = self.lanes.builder
-        first = builder.insert_element(
-            ir.Constant(kind, ir.Undefined), builder.trunc(number, kind.element), ir.Constant(I32, 0)
-        )
+        builder, undefined = self.lanes.builder, ir.Constant(kind, ir.Undefined)
+        assert isinstance(kind.element, ir.IntType)
+        first = builder.insert_element(undefined, number.narrow(kind.element).value, ir.Constant(I32, 0))
         return builder.shuffle_vector(first, first, int_constants([0] * kind.count))
 
 
@@ -191,13 +178,13 @@ Change = Callable[[ir.IRBuilder, Sequence[ir.Value]], list[ir.Value]]
 def _in_place(code: Code, name: str, change: Change) -> ir.Function:
     """Return `void (x, quads)`, which changes the four vectors of each quad."""
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, quads = args
-        with counted_loop(builder, quads) as quad:
-            line = byte_at(builder, x, builder.mul(quad, i64(LINE_BYTES)))
-            places = [byte_at(builder, line, i64(COLUMNS * part)) for part in range(QUAD)]
-            parts = [builder.load(place, align=COLUMNS, typ=LINE) for place in places]
-            for made, place in zip(change(builder, parts), places, strict=True):
-                builder.store(made, place, align=COLUMNS)
+    @code.kernel(name)
+    def kernel(x: Bytes, quads: Number) -> None:
+        with loop(quads) as quad:
+            line = x.after(quad * LINE_BYTES)
+            places = [line.after(COLUMNS * part) for part in range(QUAD)]
+            parts = [place.load(LINE, COLUMNS) for place in places]
+            for made, place in zip(change(x.builder, parts), places, strict=True):
+                place.store(made, COLUMNS)
 
-    return code.function(name, [POINTER, I64], body)
+    return kernel

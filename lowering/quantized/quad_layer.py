@@ -14,7 +14,6 @@ Two outputs take turns, so that eight sums are on their way; two or four that sh
 of 32 bits wait in memory between blocks of inputs; behind the last block they become lines while they are in registers.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -22,21 +21,12 @@ from llvmlite import ir
 
 from ...kernels.byte_lookup import LookupForm
 from ...kernels.byte_quads import COLUMNS, QUAD, QuadForm
-from ..llvm.builder import (
-    FLOAT_BYTES,
-    I32,
-    I64,
-    POINTER,
-    Code,
-    byte_at,
-    entry_of,
-    i64,
-    reduce_loop,
-)
-from ..llvm.vectors import Lanes, int_constants
-from .byte_lanes import BYTE, WORD, ByteLanes
+from ..llvm.builder import Code
+from ..llvm.flow import fold
+from ..llvm.values import BYTE, FLOAT_BYTES, I32, Bytes, Index, Ints, Longs, Number, Shorts
+from .byte_lanes import ByteLanes
 from .lookup_layer import LayerEnd
-from .quad_ends import LINE_BYTES, QuadEnd, unpacked
+from .quad_ends import LINE_BYTES, OutputArrays, QuadEnd, unpacked
 
 OFFSET_TYPE_BYTES: Final = 2
 
@@ -51,14 +41,11 @@ class Blocks(NamedTuple):
 class PackedQuads(NamedTuple):
     """The addresses of the arrays of a layer."""
 
-    borders: ir.Value
-    records: ir.Value
-    offsets: ir.Value
-    weights: ir.Value
-    bias: ir.Value
-    multiplier: ir.Value
-    tail: ir.Value
-    """The bounds of codes, or what is added to values."""
+    borders: Longs
+    records: Ints
+    offsets: Bytes
+    weights: Bytes
+    outputs: OutputArrays
 
 
 def quad_layer(code: Code, form: LookupForm, end: LayerEnd, blocks: Blocks, quads: QuadForm) -> ir.Function:
@@ -67,31 +54,33 @@ def quad_layer(code: Code, form: LookupForm, end: LayerEnd, blocks: Blocks, quad
     In x are words, or lines if inputs are scattered; in y lines of codes, or in the place of sums floats [outputs, 64].
     """
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        x, sums, y, packed = *args[:3], PackedQuads(*args[3:])
-        bytes_ = ByteLanes(builder, form, code.target.lanes)
-        lanes = Lanes(builder, code.target, form.lanes)
-        last = QuadEnd.of(lanes, end, (packed.bias, packed.multiplier, packed.tail), (y, sums))
-        borders = builder.gep(packed.borders, [i64(1)], source_etype=I64)
+    kind = f"scattered_{quads.share}" if quads.scattered else "quads"
 
-        def block(index: ir.Value, start: ir.Value, kind: _Block) -> ir.Value:
-            here = builder.gep(borders, [index], source_etype=I64)
-            first, behind = (entry_of(builder, here, offset, I64) for offset in (0, 1))
-            lines = byte_at(builder, x, builder.mul(index, i64(blocks.quads * LINE_BYTES)))
-            return kind.emit(lines, first, behind, start)
+    @code.kernel(f"{kind}_{form.lanes}_{blocks.number}_{blocks.quads}_{end.outputs}_{end.key}")
+    def layer(x: Bytes, sums: Bytes, y: Bytes, packed: PackedQuads) -> None:
+        bytes_ = ByteLanes(x.builder, form, code.target.lanes)
+        last = QuadEnd.of(code.lanes(x, form.lanes), end, packed.outputs, y, sums)
+        borders = packed.borders.at(1)
 
-        only = blocks.number == 1
-        start = block(i64(0), i64(0), _Block(bytes_, packed, sums, quads, True, last if only else None))
+        def block(index: Index, start: Number, kind: _Block) -> Number:
+            """Emit a block from a step on; return the step of the next one."""
+            here = borders.at(index)
+            first, behind = here[0], here[1]
+            return kind.emit(x.after(index * (blocks.quads * LINE_BYTES)), first, behind, start)
+
+        zero, only = x.constant(0), blocks.number == 1
+        start = block(0, zero, _Block(bytes_, packed, sums, quads, True, last if only else None))
         if only:
             return
         inner = _Block(bytes_, packed, sums, quads, False, None)
-        final = i64(blocks.number - 1)
-        (start,) = reduce_loop(builder, final, [start], lambda at, done: [block(at, done[0], inner)], start=i64(1))
+        final = x.constant(blocks.number - 1)
+        start = fold(final, start, lambda at, done: block(at, done, inner), start=1)
         block(final, start, replace(inner, end=last))
 
-    kind = f"scattered_{quads.share}" if quads.scattered else "quads"
-    key = f"{kind}_{form.lanes}_{blocks.number}_{blocks.quads}_{end.outputs}_{end.key}"
-    return code.function(key, [POINTER, POINTER, POINTER, *[POINTER] * len(PackedQuads._fields)], body)
+    return layer
+
+
+Vectors = list[ir.Value]
 
 
 @dataclass(frozen=True)
@@ -100,7 +89,7 @@ class _Block:
 
     bytes: ByteLanes
     packed: PackedQuads
-    sums: ir.Value
+    sums: Bytes
     quads: QuadForm
     first: bool
     end: QuadEnd | None
@@ -110,79 +99,75 @@ class _Block:
     def _vectors(self) -> int:
         return COLUMNS // self.bytes.form.lanes
 
-    def emit(self, x: ir.Value, begin: ir.Value, end: ir.Value, start: ir.Value) -> ir.Value:
-        """Emit the records from `begin` on, whose quads begin at `start`; return where those of the next one do."""
-        builder = self.bytes.builder
+    @property
+    def _vector_bytes(self) -> int:
+        return FLOAT_BYTES * self.bytes.form.lanes
 
-        def record(number: ir.Value, done: Sequence[ir.Value]) -> list[ir.Value]:
+    def emit(self, x: Bytes, begin: Number, end: Number, start: Number) -> Number:
+        """Emit the records from `begin` on, whose quads begin at `start`; return where those of the next one do."""
+
+        def record(number: Number, done: Number) -> Number:
+            # a record: its outputs, and the number of quads
             words = self.quads.outputs + 1
-            here = builder.gep(self.packed.records, [builder.mul(number, i64(words))], source_etype=I32)
-            *outputs, count = (self._word(here, place) for place in range(words))
-            lines = [byte_at(builder, self.sums, builder.mul(output, i64(LINE_BYTES))) for output in outputs]
+            here = self.packed.records.at(number * words)
+            *outputs, count = (here[place] for place in range(words))
+            lines = [self.sums.after(output * LINE_BYTES) for output in outputs]
             before = [self._initial(self._vector(line, part)) for line in lines for part in range(self._vectors)]
-            stop = builder.add(done[0], count)
+            stop = done + count
             step = self._scattered_step if self.quads.scattered else self._step
-            totals = reduce_loop(builder, stop, before, lambda quad, sums: step(x, quad, sums), start=done[0])
+            totals = fold(stop, before, lambda quad, sums: step(x, quad, sums), start=done)
             for index, output in enumerate(outputs):
                 part = totals[index * self._vectors : (index + 1) * self._vectors]
                 if self.end is not None:
                     self.end.emit(part, output)
                     continue
                 for place, total in enumerate(part):
-                    builder.store(total, self._vector(lines[index], place), align=FLOAT_BYTES * self.bytes.form.lanes)
-            return [stop]
+                    self._vector(lines[index], place).store(total, self._vector_bytes)
+            return stop
 
-        return reduce_loop(builder, end, [start], record, start=begin)[0]
+        return fold(end, start, record, start=begin)
 
-    def _step(self, x: ir.Value, quad: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+    def _step(self, x: Bytes, quad: Number, sums: Vectors) -> Vectors:
         """Return the sums after a quad of each output of a pair."""
-        builder, form = self.bytes.builder, self.bytes.form
-        both = builder.load(builder.gep(self.packed.offsets, [quad], source_etype=I32), typ=I32)
-        places = [builder.and_(both, ir.Constant(I32, 0xFFFF)), builder.lshr(both, ir.Constant(I32, 16))]
-        weights = builder.gep(self.packed.weights, [quad], source_etype=I64)
-        totals: list[ir.Value] = []
+        # the places of two quads in a word, the weights of both in two
+        both = self.packed.offsets.cast(Ints).narrow(quad)
+        places = [both & 0xFFFF, both >> 16]
+        weights = self.packed.weights.cast(Longs).at(quad)
+        totals: Vectors = []
         for output, place in enumerate(places):
-            line = byte_at(builder, x, builder.mul(builder.zext(place, I64), i64(LINE_BYTES)))
-            word = builder.load(byte_at(builder, weights, i64(QUAD * output)), typ=I32)
-            four = self._splat(word)
+            line = x.after(place.wide() * LINE_BYTES)
+            four = self._splat(weights.after(QUAD * output))
             for part in range(self._vectors):
-                values = builder.load(self._vector(line, part), align=FLOAT_BYTES * form.lanes, typ=self.bytes.sums)
+                values = self._vector(line, part).load(self.bytes.sums, self._vector_bytes)
                 totals.append(self.bytes.dot(sums[output * self._vectors + part], values, four))
         return totals
 
-    def _scattered_step(self, x: ir.Value, quad: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+    def _scattered_step(self, x: Bytes, quad: Number, sums: Vectors) -> Vectors:
         """Return the sums after four inputs of each turn of a record."""
-        builder, lanes, form = self.bytes.builder, self._vectors, self.quads
-        weights = byte_at(builder, self.packed.weights, builder.mul(quad, i64(QUAD * form.outputs)))
-        offsets = byte_at(builder, self.packed.offsets, builder.mul(quad, i64(form.turns * QUAD * OFFSET_TYPE_BYTES)))
-        totals: list[ir.Value] = []
+        builder, count, form = self.bytes.builder, self._vectors, self.quads
+        weights = self.packed.weights.after(quad * (QUAD * form.outputs))
+        offsets = self.packed.offsets.after(quad * (form.turns * QUAD * OFFSET_TYPE_BYTES)).cast(Shorts)
+        totals: Vectors = []
         for turn in range(form.turns):
-            lines: list[ir.Value] = []
-            for index in range(QUAD):
-                place = byte_at(builder, offsets, i64(OFFSET_TYPE_BYTES * (QUAD * turn + index)))
-                offset = builder.zext(builder.load(place, typ=WORD), I64)
-                line = builder.gep(x, [offset], source_etype=I64)
-                lines.append(builder.load(line, align=COLUMNS, typ=ir.VectorType(BYTE, COLUMNS)))
+            # the lines of four inputs become words, which the outputs of the turn share
+            inputs = (x.cast(Longs).at(offsets[QUAD * turn + index]) for index in range(QUAD))
+            lines = [line.load(ir.VectorType(BYTE, COLUMNS), COLUMNS) for line in inputs]
             words = [builder.bitcast(values, self.bytes.sums) for values in unpacked(builder, lines)]
             for output in range(turn * form.share, (turn + 1) * form.share):
-                four = self._splat(builder.load(byte_at(builder, weights, i64(QUAD * output)), typ=I32))
-                before = sums[output * lanes : (output + 1) * lanes]
+                four = self._splat(weights.after(QUAD * output))
+                before = sums[output * count : (output + 1) * count]
                 totals += [self.bytes.dot(*pair, four) for pair in zip(before, words, strict=True)]
         return totals
 
-    def _initial(self, place: ir.Value) -> ir.Value:
-        if self.first:
-            return int_constants([0] * self.bytes.form.lanes)
-        return self.bytes.builder.load(place, align=FLOAT_BYTES * self.bytes.form.lanes, typ=self.bytes.sums)
+    def _initial(self, place: Bytes) -> ir.Value:
+        return self.bytes.zero() if self.first else place.load(self.bytes.sums, self._vector_bytes)
 
-    def _word(self, record: ir.Value, place: int) -> ir.Value:
-        builder = self.bytes.builder
-        return builder.zext(builder.load(builder.gep(record, [i64(place)], source_etype=I32), typ=I32), I64)
+    def _vector(self, line: Bytes, part: int) -> Bytes:
+        return line.after(self._vector_bytes * part)
 
-    def _vector(self, line: ir.Value, part: int) -> ir.Value:
-        return byte_at(self.bytes.builder, line, i64(FLOAT_BYTES * self.bytes.form.lanes * part))
-
-    def _splat(self, word: ir.Value) -> ir.Value:
+    def _splat(self, weights: Bytes | Longs) -> ir.Value:
+        """Return the four weights at an address in every lane."""
         builder, undefined = self.bytes.builder, ir.Constant(self.bytes.sums, ir.Undefined)
-        first = builder.insert_element(undefined, word, ir.Constant(I32, 0))
-        return builder.shuffle_vector(first, undefined, int_constants([0] * self.bytes.form.lanes))
+        word = weights.cast(Ints).narrow(0)
+        first = builder.insert_element(undefined, word.value, ir.Constant(I32, 0))
+        return builder.shuffle_vector(first, undefined, self.bytes.zero())

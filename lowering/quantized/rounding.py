@@ -8,9 +8,9 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from ...dialect.attributes.codes import CodesAttr
-from ..llvm.builder import FLOAT_BYTES, I32, byte_at, i64
 from ..llvm.quotients import HALVES, rounded_quotient
-from ..llvm.vectors import FLOAT, Lanes
+from ..llvm.values import BYTE, FLOAT, I32, Bytes, Floats, Ints, Number
+from ..llvm.vectors import Lanes
 
 HALVES_BITS: Final = 0x4B400000
 
@@ -51,23 +51,20 @@ class Rounding:
     inverse: ir.Value
     offset: ir.Value
     """The code of 0 less `HALVES_BITS`, integers."""
-    zero: ir.Value
-    """The code of 0, one integer."""
-    least: ir.Value
-    """The least code within bounds, one integer."""
+    zero: Number
+    """The code of 0, of 32 bits."""
+    least: Number
+    """The least code within bounds, of 32 bits."""
 
     @staticmethod
-    def read(lanes: Lanes, words: ir.Value) -> "Rounding":
+    def read(lanes: Lanes, words: Bytes) -> "Rounding":
         """Return the vectors that the words of `CodeBounds` make."""
-        builder = lanes.builder
-        low, high, scale, inverse = (
-            lanes.splat(builder.load(byte_at(builder, words, i64(FLOAT_BYTES * index)), typ=FLOAT))
-            for index in range(4)
-        )
-        zero = builder.load(byte_at(builder, words, i64(4 * FLOAT_BYTES)), typ=I32)
-        offset = builder.bitcast(builder.sub(zero, ir.Constant(I32, HALVES_BITS)), FLOAT)
+        builder, floats = lanes.builder, words.cast(Floats)
+        low, high, scale, inverse = (lanes.splat(floats[index]) for index in range(4))
+        zero = words.cast(Ints).narrow(4)
+        offset = builder.bitcast((zero - HALVES_BITS).value, FLOAT)
         first = builder.extract_element(low, ir.Constant(I32, 0))
-        least = builder.add(zero, builder.fptosi(first, I32))
+        least = zero + Number(builder, builder.fptosi(first, I32))
         return Rounding(lanes, low, high, scale, inverse, lanes.bits(lanes.splat(offset)), zero, least)
 
     def rounded(self, multiples: ir.Value) -> ir.Value:
@@ -92,7 +89,7 @@ class Rounding:
 
     def code(self, rounded: ir.Value) -> ir.Value:
         """Return the bytes of what has been rounded, the least code as 0."""
-        return self.lanes.builder.trunc(self.code_words(rounded), ir.VectorType(ir.IntType(8), self.lanes.width))
+        return self.lanes.builder.trunc(self.code_words(rounded), ir.VectorType(BYTE, self.lanes.width))
 
     def code_words(self, rounded: ir.Value) -> ir.Value:
         """Return the same as integers of 32 bits."""

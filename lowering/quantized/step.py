@@ -10,7 +10,6 @@ from functools import partial
 from typing import Final
 
 import numpy as np
-from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
@@ -26,16 +25,11 @@ from ...kernels.byte_quads import COLUMNS, QUAD, QuadForm, block_quads
 from ...kernels.byte_times import FORMS, WINDOWS
 from ...sparse.csr import CscMatrix, Indices
 from ..cpu_target import CpuTarget
-from ..llvm.builder import (
-    FLOAT_BYTES,
-    Code,
-    byte_at,
-    counted_loop,
-    i64,
-)
+from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable, Packing, SizeTable
+from ..llvm.flow import branch, call, loop
 from ..llvm.transposition import columns_to_rows, rows_to_columns
-from ..llvm.values import Pointers
+from ..llvm.values import FLOAT_BYTES, Bytes, Floats, Number, Pointers, Value
 from ..program import TiledRows, TileTime
 from .byte_lanes import lookup_form, multiplies_bytes
 from .byte_rows import Strided, copy_codes, placed_codes, quantizing
@@ -140,80 +134,73 @@ class QuantizedStep:
     """The code of a step."""
 
     code: Code
-    builder: ir.IRBuilder
     op: QuantizedLayersOp
     constants: ConstantTable
     table: Pointers
     """The table of the addresses of packed constants."""
-    scratch: ir.Value
-    values: ir.Value | None = None
+    scratch: Bytes
+    values: Number | None = None
     """The number of values of the input, whose range is found, or None where that need not be known."""
 
-    def emit(self, x: ir.Value, y: ir.Value, begin: ir.Value, end: ir.Value) -> None:
+    def emit(self, x: Floats, y: Floats, begin: Number, end: Number) -> None:
         """Emit rows `begin` to `end`, some of them at a time."""
-        builder = self.builder
-        inputs, outputs = shape_of(self.op.x)[-1], shape_of(self.op.result)[-1]
+        op, (inputs, outputs) = self.op, (shape_of(value)[-1] for value in (self.op.x, self.op.result))
         if self.values is not None:
             # every thread finds it by itself: they would otherwise have to meet in between
             self._emit_range(x, self.values)
-        with counted_loop(builder, builder.sub(end, begin), MOST_ROWS) as done:
-            row = builder.add(begin, done)
-            left = builder.sub(end, row)
-            count = builder.select(builder.icmp_signed("<", left, i64(MOST_ROWS)), left, i64(MOST_ROWS))
-            strides = [
-                i64(size * (1 if is_bytes else FLOAT_BYTES))
-                for size, is_bytes in ((inputs, self.op.reads_bytes), (outputs, self.op.yields_bytes))
-            ]
+        with loop(end - begin, MOST_ROWS) as done:
+            row = begin + done
+            count = (end - row).smaller(MOST_ROWS)
             source, target = (
-                Strided(byte_at(builder, start, builder.mul(row, stride)), stride)
-                for start, stride in zip((x, y), strides, strict=True)
+                Strided(buffer.cast(Bytes), row.constant(size * (1 if is_bytes else FLOAT_BYTES))).row(row)
+                for buffer, size, is_bytes in ((x, inputs, op.reads_bytes), (y, outputs, op.yields_bytes))
             )
             self._emit_layers(source, target, count)
 
-    def _emit_codes(self, x: Strided, codes: Strided, count: ir.Value) -> None:
+    def _emit_codes(self, x: Strided, codes: Strided, count: Number) -> None:
         """Emit the codes of the input: rounded, or as they are."""
-        builder, features = self.builder, self.op.layers[0].inputs
+        features = self.op.layers[0].inputs
         if self.op.reads_bytes:
-            copy = copy_codes(self.code, features, signed=_is_signed(self.op.codes.data[0]))
-            builder.call(copy, [*x, *codes, count])
+            call(copy_codes(self.code, features, signed=_is_signed(self.op.codes.data[0])), x, codes, count)
             return
         (bounds,) = self._pointers("bounds", 0, _input_bounds) if self.values is None else [self._found.bounds]
-        builder.call(quantizing(self.code, features), [*x, *codes, bounds, count])
+        call(quantizing(self.code, features), x, codes, bounds, count)
 
     @property
     def _found(self) -> FoundCodes:
-        memory = byte_at(self.builder, self.scratch, i64(_found_offset(self.op)))
-        return FoundCodes.at(self.builder, memory, _padded(self.op.layers[0].outputs))
+        return FoundCodes.at(self.scratch.after(_found_offset(self.op)), _padded(self.op.layers[0].outputs))
 
-    def _emit_range(self, x: ir.Value, values: ir.Value) -> None:
+    def _emit_range(self, x: Floats, values: Number) -> None:
         """Emit the search for the codes of the input."""
         *_, sums, multiplier, _ = self._pointers("lookup", 0, partial(_packed_lookups, self._form, 0))
         lanes = self._form.lanes
-        outputs = i64(-(-self.op.layers[0].outputs // lanes) * lanes)
-        self.builder.call(find_codes(self.code, lanes), [x, values, sums, multiplier, outputs, *self._found])
+        outputs = -(-self.op.layers[0].outputs // lanes) * lanes
+        call(find_codes(self.code, lanes), x, values, sums, multiplier, outputs, self._found)
 
-    def _with_found(self, packed: list[ir.Value]) -> list[ir.Value]:
+    def _with_found(self, packed: Sequence[Bytes]) -> Sequence[Value]:
         """Return packed arrays, bias and multiplier being those that were found."""
         if self.values is None:
             return packed
         *weights, _, _, tail = packed
         return [*weights, self._found.bias, self._found.multiplier, tail]
 
-    def _emit_layers(self, x: Strided, y: Strided, count: ir.Value) -> None:
+    def _emit_layers(self, x: Strided, y: Strided, count: Number) -> None:
         """Emit all layers for some rows, by quads where there are enough of them."""
-        builder, buffers = self.builder, self._buffers()
-        if not has_quads(self.op, self.code.target):
+        buffers = self._buffers()
+
+        def few() -> None:
             self._emit_codes(x, buffers[0], count)
             self._emit_lookups(buffers, y, count)
-            return
-        with builder.if_else(builder.icmp_signed(">=", count, i64(_least_columns(self.op)))) as (many, few):
-            with many:
-                if not self._are_words:
-                    self._emit_codes(x, buffers[0], count)
-                self._emit_quads(x if self._are_words else buffers[0], y, count)
-            with few:
+
+        def many() -> None:
+            if not self._are_words:
                 self._emit_codes(x, buffers[0], count)
-                self._emit_lookups(buffers, y, count)
+            self._emit_quads(x if self._are_words else buffers[0], y, count)
+
+        if has_quads(self.op, self.code.target):
+            branch(count >= _least_columns(self.op), many, few)
+        else:
+            few()
 
     @property
     def _are_words(self) -> bool:
@@ -225,66 +212,61 @@ class QuantizedStep:
     def _form(self) -> LookupForm:
         return lookup_form(self.code.target)
 
-    def _emit_lookups(self, buffers: Sequence[Strided], y: Strided, count: ir.Value) -> None:
+    def _emit_lookups(self, buffers: Sequence[Strided], y: Strided, count: Number) -> None:
         for index, (source, target) in enumerate(zip(buffers, [*buffers[1:], y], strict=True)):
             stride = _stride(self.op.layers[index].inputs)
             function = lookup_layer(self.code, self._form, layer_end(self.op, index), stride, self.op.kernel)
             packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index))
-            self.builder.call(function, [source.address, *target, *self._with_found(packed), count])
+            call(function, source.address, target, self._with_found(packed), count)
         if _reorders_outputs(self.op, self._form):
             (places,) = self._pointers("places", len(self.op.layers) - 1, _places)
             vectors = self.op.layers[-1].outputs // VECTOR
-            self.builder.call(placed_codes(self.code, vectors), [*y, places, count])
+            call(placed_codes(self.code, vectors), y, places, count)
 
-    def _emit_quads(self, x: Strided, y: Strided, count: ir.Value) -> None:
+    def _emit_quads(self, x: Strided, y: Strided, count: Number) -> None:
         """Emit all layers for 64 columns, the last ones of which may repeat one."""
-        builder, layers, columns = self.builder, self.op.layers, i64(COLUMNS)
+        layers, quads = self.op.layers, _quad_form(self.op)
         offsets = np.cumsum([_row_bytes(self.op), *(_word_bytes(layer.inputs) for layer in layers)])
-        *words, sums = (byte_at(builder, self.scratch, i64(int(offset))) for offset in offsets)
-        features = i64(-(-layers[0].inputs // QUAD))
-        stride = builder.udiv(x.stride, i64(QUAD))
-        inward = [x.address, words[0], stride, features, count, columns]
-        builder.call(rows_to_columns(self.code, COLUMNS), inward)
-        quads = _quad_form(self.op)
+        *words, sums = (self.scratch.after(int(offset)) for offset in offsets)
+        # rows of words of four codes become columns
+        features = -(-layers[0].inputs // QUAD)
+        call(rows_to_columns(self.code, COLUMNS), x.address, words[0], x.stride // QUAD, features, count, COLUMNS)
         if quads.scattered:
-            builder.call(words_to_lines(self.code), [words[0], features])
-        made = byte_at(builder, self.scratch, i64(int(offsets[-1]) + _sum_bytes(self.op)))
+            call(words_to_lines(self.code), words[0], features)
+        made = self.scratch.after(int(offsets[-1]) + _sum_bytes(self.op))
         for index, (source, target) in enumerate(zip(words, [*words[1:], made], strict=True)):
             blocks = _blocks(self.op)
             inputs = Blocks(blocks, block_quads(layers[index].inputs, blocks))
             function = quad_layer(self.code, WIDE_QUADS, layer_end(self.op, index), inputs, quads)
             packed = self._pointers("quads", index, partial(_packed_quads, index))
-            builder.call(function, [source, sums, target, *self._with_found(packed)])
+            call(function, source, sums, target, self._with_found(packed))
             if self.op.yields_bytes if target is made else not quads.scattered:
-                builder.call(lines_to_words(self.code), [target, i64(-(-layers[index].outputs // QUAD))])
+                call(lines_to_words(self.code), target, -(-layers[index].outputs // QUAD))
         self._emit_rows(made if self.op.yields_bytes else sums, y, count)
 
-    def _emit_rows(self, sums: ir.Value, y: Strided, count: ir.Value) -> None:
+    def _emit_rows(self, sums: Bytes, y: Strided, count: Number) -> None:
         """Emit the rows of what columns hold: floats, or words of four codes each."""
-        builder, outputs = self.builder, self.op.layers[-1].outputs
+        outputs = self.op.layers[-1].outputs
         words = -(-outputs // QUAD) if self.op.yields_bytes else outputs
-        rows, stride = y.address, i64(words)
         is_whole = not self.op.yields_bytes or outputs % QUAD == 0
+        rows = y.address if is_whole else self.scratch.after(_found_offset(self.op))
+        call(columns_to_rows(self.code, COLUMNS), sums, rows, words, words, count, COLUMNS)
         if not is_whole:
-            rows = byte_at(builder, self.scratch, i64(_found_offset(self.op)))
-        builder.call(columns_to_rows(self.code, COLUMNS), [sums, rows, stride, i64(words), count, i64(COLUMNS)])
-        if not is_whole:
-            copy = copy_codes(self.code, outputs, signed=False)
-            builder.call(copy, [rows, i64(QUAD * words), *y, count])
+            call(copy_codes(self.code, outputs, signed=False), rows, QUAD * words, y, count)
 
     def _buffers(self) -> list[Strided]:
         offset, buffers = 0, list[Strided]()
         for layer in self.op.layers:
             stride = _stride(layer.inputs)
-            buffers.append(Strided(byte_at(self.builder, self.scratch, i64(offset)), i64(stride)))
+            buffers.append(Strided(self.scratch.after(offset), self.scratch.constant(stride)))
             offset += MOST_ROWS * stride
         return buffers
 
-    def _pointers(self, kind: str, index: int, packing: Packing) -> list[ir.Value]:
+    def _pointers(self, kind: str, index: int, packing: Packing) -> list[Bytes]:
         key = (self.op, kind, index)
         if not self.constants.has(key):
             self.constants.add(key, packing, self.op)
-        return [address.value for address in self.constants.pointers(self.table, key)]
+        return self.constants.pointers(self.table, key)
 
 
 def layer_end(op: QuantizedLayersOp, index: int) -> LayerEnd:
