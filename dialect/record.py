@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast, dataclass_transform, get_args, get_origin
 from typing import get_type_hints as type_hints
 
-from typing_extensions import override
+from typing_extensions import TypeIs, override
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
@@ -30,7 +30,7 @@ from xdsl.utils.runtime_final import runtime_final
 
 @dataclass(frozen=True)
 class Codec:
-    """How values of a type are kept, read and written."""
+    """The form in which values of a type are kept, read and written."""
 
     parse: Callable[[AttrParser], Any]
     print: Callable[[Printer, Any], None]
@@ -163,10 +163,22 @@ def codec_of(kind: object) -> Codec:
     if origin is Mapping:
         return mapping(*map(codec_of, parts))
     if origin in (Sequence, tuple):
-        return sequence(codec_of(parts[0]))
-    if isinstance(kind, type) and issubclass(kind, Record):
+        return sequence(_bracketed(parts[0]) if _is_record(parts[0]) else codec_of(parts[0]))
+    if _is_record(kind):
         return Codec(kind.parse_inside, lambda printer, value: value.print_inside(printer))
     return CODECS[kind]
+
+
+def _is_record(kind: object) -> TypeIs[type["Record"]]:
+    return isinstance(kind, type) and issubclass(kind, Record)
+
+
+def _bracketed(kind: type["Record"]) -> Codec:
+    """Return the codec of a record among others: `[<..>, <..>]`."""
+    return Codec(
+        lambda parser: kind.new(kind.parse_parameters(parser)),
+        lambda printer, value: value.print_parameters(printer),
+    )
 
 
 class _Clause(NamedTuple):
@@ -174,11 +186,11 @@ class _Clause(NamedTuple):
 
     parts: Sequence[str]
     words: Sequence[str]
-    """What is read: words, punctuation, and fields in braces."""
+    """Words, punctuation and fields in braces, as they are read."""
     flag: str | None
     """The field of type `bool` that says whether the clause is there."""
     defaults: Mapping[str, Any] | None
-    """Where all fields have these, the clause is left out; None where it never is."""
+    """Values of fields for which the clause is left out; None for a clause that is always there."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -213,7 +225,7 @@ class Record(ParametrizedAttribute):
 
     @property
     def key(self) -> Hashable:
-        """What two attributes of a class are compared by."""
+        """The values by which two attributes of a class are compared."""
         return tuple(codec.key(getattr(self, name)) for name, codec in self.codecs.items())
 
     @override

@@ -60,7 +60,7 @@ def _no_sizes(_: Operation, __: Shapes) -> Sequence[EqualSizes]:
 
 @dataclass(frozen=True)
 class StepKind:
-    """How ops of a type become steps."""
+    """The way in which ops of a type become steps."""
 
     emit: Callable[[Any, RowMajorStep], int | None]
     """Emits the function of an op, or that in which threads do its rows together; returns the bytes of scratch memory

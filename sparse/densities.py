@@ -1,4 +1,4 @@
-"""When a weight counts as sparse, where no predicted times are asked yet: the share of its entries that are not zero.
+"""Densities below which a weight counts as sparse, before times are predicted: shares of entries that are not zero.
 
 Whether a layer gains is decided by the times of its kernels, as `redpebble.kernels` predicts them. These numbers say
 in which form a weight waits for that, and spare the question where the answer is known.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tests.test_architecture import FILES, name_of, tree_of
 
-HOOKS = {"verify", "verify_", "apply"}
-"""Methods of xDSL's classes, which say there what they raise: `VerifyException`, `PassFailedException`."""
+HOOKS = {"verify", "verify_", "apply", "meet"}
+"""Methods of a base class, which says what they raise: `VerifyException`, `PassFailedException`, a mismatch."""
 
 EXITS = ("typer.", "SystemExit")
 """Prefixes of what ends a command with its exit code, and is no error of a function."""

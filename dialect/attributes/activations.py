@@ -117,7 +117,7 @@ class OnnxOperator(NamedTuple):
 
 
 class Activation(NamedTuple):
-    """What every layer of the compiler has to know of an activation, beside its code."""
+    """Facts of an activation that every layer of the compiler reads, beside its code."""
 
     reference: Callable[..., Floats]
     """The function of an array and of the parameters."""

@@ -48,7 +48,7 @@ class Fill(NamedTuple):
 
 
 class Match:
-    """What fitted so far: nodes, and what stands at holes."""
+    """The nodes that fitted so far, and the values at holes."""
 
     def __init__(self, conversion: Conversion) -> None:
         self.conversion = conversion
@@ -185,7 +185,7 @@ class Match:
 
 
 class Pattern(ABC):
-    """What a value may be."""
+    """A form that a value may have."""
 
     @abstractmethod
     def meet(self, value: onnx_ir.Value | None, match: Match) -> None:

@@ -50,7 +50,7 @@ class Taps:
 
     @property
     def words(self) -> str:
-        """What a function's name says of them."""
+        """The part of a function's name for them."""
         taps = "_".join(f"{tap.phase}p{tap.row}r{tap.column}".replace("-", "m") for tap in self.taps)
         return f"{self.pitch}_{self.channels}_{self.tile_values}_{taps}"
 

@@ -39,7 +39,7 @@ Vectors = list[ir.Value]
 
 
 class Packed(NamedTuple):
-    """Where a panel begins: the blocks of its sequence, its words (biases, rows, indices), its weights."""
+    """The begin of a panel: the blocks of its sequence, its words (biases, rows, indices), its weights."""
 
     sequence: Ints
     words: Ints

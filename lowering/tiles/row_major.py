@@ -31,7 +31,7 @@ class RowRange(NamedTuple):
 
 
 class Barrier(NamedTuple):
-    """What returns when all threads of a team have called it, and the memory of the team."""
+    """A barrier, which returns when all threads of a team have called it, and the memory of the team."""
 
     function: Words
     team: Words
@@ -92,7 +92,7 @@ class RowMajorStep:
     scratch: Bytes
     rows: RowRange
     sharing: Sharing | None = None
-    """What threads that do rows together have; None where each does its own."""
+    """The barrier and memory of threads that share rows; None where each has rows of its own."""
 
     def number(self, size: Size) -> Number:
         """Return a size of the call."""

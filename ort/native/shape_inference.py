@@ -17,7 +17,7 @@ UNKNOWN: Final = -1
 
 
 class Symbol(Struct):
-    """What is known of a size of the inputs: a number, or -1 and a name."""
+    """A size of the inputs as far as it is known: a number, or -1 and a name."""
 
     size = number()
     name = address(Words)

@@ -137,7 +137,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Units:
-    """What a layer makes, the ops that units go through, sources first, and the layers that read them, as they are."""
+    """The units of a layer, the ops that they go through, sources first, and the layers that read them, as they are."""
 
     layer: Layer
     steps: tuple[Step, ...]
@@ -152,7 +152,7 @@ class Units:
 
     @property
     def numbers(self) -> list[NDArray[np.float32]]:
-        """What tells units apart beside their columns: rows [units]."""
+        """The numbers that tell units apart beside their columns: rows [units]."""
         rows = [self.layer.bias.astype(np.float32)]
         for constant in self.constants:
             if constant.array.shape[-1] > 1 or self.count == 1:

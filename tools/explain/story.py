@@ -26,7 +26,7 @@ from .explanation import Explanation
 from .lowering_levels import BATCHES, Level, Lowering
 
 MANY_LAYERS: Final = 16
-"""From this number of layers on, layers whose names differ only in numbers share a line."""
+"""The number of layers from which on layers whose names differ only in numbers share a line."""
 
 
 @dataclass(frozen=True)

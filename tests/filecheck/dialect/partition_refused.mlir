@@ -1,4 +1,4 @@
-// RUN: xdsl-opt %s --verify-diagnostics --split-input-file | filecheck %s
+// RUN: xdsl-opt %s --verify-diagnostics --parsing-diagnostics --split-input-file | filecheck %s
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
   // CHECK: 0 parts, expected 1 or more
@@ -17,7 +17,7 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: owners of type tensor<2xi64>, expected 32-bit integers of rank 1
+  // CHECK: expected integers of type i32 and rank 1, got tensor<2xi64>
   %y = pebble.linear %x, %w partition <2 parts, owners = dense<[0, 1]> : tensor<2xi64>, volume = 0, messages = 0, most_connections = 0> : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
   func.return
 }
