@@ -105,12 +105,6 @@ class Cell(NamedTuple):
         return buffer.at(self.feature * self.width + self.column)
 
 
-def entry_of(builder: ir.IRBuilder, table: ir.Value, index: int, entry: ir.Type) -> ir.Value:
-    """Return entry `index` of a table of pointers or 64-bit sizes."""
-    address = builder.gep(table, [i64(index)], source_etype=entry)
-    return builder.load(address, typ=entry)
-
-
 @dataclass
 class Code:
     """The module under construction; a function is emitted once for each key, however often it is asked for."""

@@ -28,7 +28,7 @@ VOID = ir.VoidType()
 NULL = ir.Constant(POINTER, None)
 
 FLOAT_BYTES = 4
-LONG_BYTES = ADDRESS_BYTES = 8
+ADDRESS_BYTES = 8
 ALIGNMENT = 64
 """Bytes to which every buffer and packed array is aligned: a cache line, and a vector of the widest target."""
 

@@ -27,16 +27,14 @@ from ..llvm.builder import (
     I64,
     POINTER,
     Code,
-    byte_at,
     column_chunks,
     counted_loop,
     float_at,
     i64,
     reduce_loop,
 )
-from ..llvm.prefetch import fetch_lines
 from ..llvm.transposition import BatchRows, transpose_into_columns, transpose_into_rows
-from ..llvm.values import I16, Floats, Number
+from ..llvm.values import I16, Bytes, Floats, Number
 from ..llvm.vectors import FLOAT, Lanes
 from .connection_kernel import MOST_VECTORS, NetworkForm
 from .neuron_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TRANSPOSE_WORDS
@@ -109,7 +107,7 @@ class _Loop:
             ahead = builder.add(index, i64(MOVES_AHEAD))
             with builder.if_then(builder.icmp_signed("<", ahead, count)):
                 later = float_at(builder, entries, builder.mul(ahead, i64(MOVE_WORDS)))
-                fetch_lines(builder, self._buffer_row(later), line_count)
+                Bytes(builder, self._buffer_row(later)).fetch(line_count)
             slot, row = self._slot(_word(builder, entry, 0)), self._buffer_row(entry)
             source, target = (row, slot) if into_slots else (slot, row)
             for first in range(0, self.form.width, lanes.width):
@@ -166,7 +164,7 @@ class _Loop:
         weights = float_at(builder, neuron, i64(NEURON_WORDS))
         offsets = float_at(builder, weights, count)
         bias = builder.load(float_at(builder, neuron, i64(1)), typ=FLOAT)
-        fetch_lines(builder, byte_at(builder, neuron, i64(BYTES_AHEAD)), 1)
+        Bytes(builder, neuron).after(BYTES_AHEAD).fetch(1)
         for first, vectors in column_chunks(self.form.width, self.lanes.width, MOST_VECTORS):
             chunk = _Chunk(self, weights, offsets, first, vectors)
             sums = chunk.products(count, [self.lanes.splat(bias)] * vectors)
@@ -215,8 +213,7 @@ class _Chunk:
             start = builder.mul(index, i64(STEPS))
             if self.first == 0:
                 done = builder.mul(index, i64(STEPS * (FLOAT_BYTES + 2)))
-                ahead = byte_at(builder, self.weights, builder.add(done, i64(BYTES_AHEAD)))
-                fetch_lines(builder, ahead, 1)
+                Bytes(builder, self.weights).after(Number(builder, done) + BYTES_AHEAD).fetch(1)
             values = list(current)
             for step in range(STEPS):
                 values = self._step(builder.add(start, i64(step)), values)

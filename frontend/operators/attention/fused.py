@@ -49,9 +49,6 @@ class PastInputs(NamedTuple):
         return tuple(values)
 
 
-NO_PAST: Final = PastInputs(())
-
-
 def _halves(conversion: Conversion, both: SSAValue) -> list[SSAValue]:
     """Return keys and values of [2, B, heads, P, features]."""
     sizes = conversion.sizes(both)

@@ -16,10 +16,10 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from ....dialect.attributes.window import WindowAttr
-from ....dialect.ops.images import Conv2dOp, Depthwise2dOp, ImageLayerOp, Pool2dOp, Pooling, image_shape, is_image_rank
+from ....dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Pooling, image_shape, is_image_rank
 from ....dialect.ops.layers import LinearOp
 from ....dialect.symbolic_sizes import Size
 from ....dialect.tensors import DYNAMIC, shape_of, shape_text
@@ -270,11 +270,6 @@ def _is_cut_to_image(conversion: Conversion, kernel: Sequence[int], size: Sequen
 def _convert_global_pool(kind: Pooling, conversion: Conversion) -> Sequence[SSAValue]:
     x = image_of(conversion)
     return [conversion.emit(Pool2dOp(x, kind, WindowAttr(image_shape(x)[2:]))).result]
-
-
-def is_image_layer(op: Operation) -> bool:
-    """Return whether an op is one that only images have."""
-    return isinstance(op, ImageLayerOp)
 
 
 IMAGE_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
