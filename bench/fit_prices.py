@@ -225,7 +225,7 @@ def examples_of(measured: MeasuredMachine, prices_of: str) -> Examples:
 def _tuned(microseconds: Mapping[str, float]) -> dict[str, float]:
     """Return the times that `redpebble tune` would have measured: other rows may stem from a faster day of the machine.
 
-    It measures the kernels that any layer may use, without those that round.
+    `tune` measures the kernels that any layer may use; kernels that round weights are left out.
     """
     return {
         kernel: time

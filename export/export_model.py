@@ -199,7 +199,7 @@ class GraphWriter:
         return node
 
     def _replacements(self, op: ForeignOp) -> dict[ir.Value, ir.Value]:
-        """Return the original's values that a foreign node reads -> what they are now."""
+        """Return the value of the new graph for each value of the original that a foreign node reads."""
         replaced: dict[ir.Value, ir.Value] = {}
         for name, operand in zip(op.names, op.reads, strict=True):
             before = self._original.values.get(name.data)
@@ -209,7 +209,7 @@ class GraphWriter:
         return replaced
 
     def _add_after_operands(self, node: ir.Node) -> None:
-        """Append a node of the original, after those that compute constants that only it still needs."""
+        """Append a node of the original, after the nodes that compute constants which no other node reads."""
         # not by recursion: there may be thousands of nodes one behind the other
         pending = [(node, iter(values_read(node)))]
         while pending:
@@ -289,7 +289,7 @@ def _result_outputs(body: Block, outputs: Sequence[ir.Value]) -> Iterator[tuple[
 
 
 def _outputs_of(node: ir.Node, op: ForeignOp) -> Sequence[ir.Value]:
-    """Return the outputs of a foreign node that are results of its op: those that have a name."""
+    """Return the outputs of a foreign node that are results of its op: the outputs with a name."""
     outputs = [value for value in node.outputs if value.name] if len(op.results) < len(node.outputs) else node.outputs
     if len(outputs) != len(op.results):
         raise ValueError(f"{op.operator.data} has {len(op.results)} results, its node has {len(node.outputs)} outputs")

@@ -162,7 +162,7 @@ ACTIVATIONS: Final[Mapping[str, Activation]] = MappingProxyType(
         "tanh": Activation(np.tanh, onnx=OnnxOperator("Tanh")),
     }
 )
-"""Kind of activation -> what it is.
+"""The activation of each kind.
 
 `silu` is x * sigmoid(alpha * x); `gelu` is the exact form with erf, `gelu_tanh` the approximation with tanh.
 `bfloat16` is the nearest number of eight bits of mantissa, ties to even.

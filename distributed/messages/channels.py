@@ -55,7 +55,7 @@ class MpiTransport:
         return _MpiIncoming(self, channel)
 
     def progress(self) -> None:
-        """Let MPI go on with its messages, and take back the memory of those that have gone."""
+        """Let MPI advance its messages, and release the memory of messages that were sent."""
         self.sending = [one for one in self.sending if not one.may_send()]
 
     @property
@@ -191,7 +191,7 @@ def message_bytes(route: Route, tile: TileShape) -> int:
 # Messages between ranks of one machine: the sender packs them right where the receiver unpacks them.
 #
 # Every rank has an inbox in memory that all ranks of its machine see, with a mailbox for each channel that ends there:
-# the number of messages that have come, the number of those that were read, a cache line each, then the message.
+# the number of messages that arrived and the number of messages that were read, a cache line each, then the message.
 
 
 SHARED_MEMORY_FOLDER: Final = "/dev/shm"

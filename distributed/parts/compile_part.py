@@ -64,7 +64,7 @@ def _module(part: Part) -> ModuleOp:
 
 # Whether the calls of a part fit its functions: no function reads or writes rows behind the end of a buffer.
 #
-# It needs the module, and so is done where that is compiled; what is kept of it on disk was looked at.
+# The check needs the module, so it is done where the module is compiled; code from the cache was checked then.
 
 
 class Operand(NamedTuple):

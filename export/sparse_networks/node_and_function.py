@@ -42,7 +42,7 @@ class BodyConstants:
     initializers: Initializers
     opset: int
     inputs: dict[ir.Value, ir.Value] = field(default_factory=dict[ir.Value, ir.Value])
-    """The initializers read, and what they are inside."""
+    """Initializer outside -> its value inside the function."""
     decoded: dict[tuple[SSAValue, bool], ir.Value] = field(default_factory=dict[tuple[SSAValue, bool], ir.Value])
     shared: dict[tuple[SSAValue, bool], tuple[ir.Value, ir.Value]] = field(
         default_factory=dict[tuple[SSAValue, bool], tuple[ir.Value, ir.Value]]
