@@ -271,7 +271,10 @@ CALLS: dict[str, tuple[Callable[[Part], Part], str]] = {
         lambda part: with_step(part, Call, lambda s: with_operand(s, -1, 11)),
         "takes rows 11 to 21",
     ),
-    "no function": (lambda part: with_step(part, Call, lambda s: replace(s, function="run")), "calls 'run', which does not exist"),
+    "no function": (
+        lambda part: with_step(part, Call, lambda s: replace(s, function="run")),
+        "calls 'run', which does not exist",
+    ),
     "operands": (
         lambda part: with_step(part, Call, lambda s: replace(s, operands=s.operands[:-1])),
         "has 1 operands, expected 2",
