@@ -11,6 +11,7 @@ result = redpebble.optimize("model.onnx")
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from . import pytorch as torch  # noqa: F401
     from .driver.compiler import Optimized as Optimized
     from .driver.compiler import compile as compile  # noqa: A004
     from .driver.compiler import optimize as optimize
@@ -85,6 +86,11 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version(__name__)
+    if name == "torch":
+        from importlib import import_module
+
+        # a folder called torch, at the root, would be taken for torch itself by whatever runs there
+        return import_module("redpebble.pytorch")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -39,6 +39,7 @@ LAYERS = [
     "ort",
     "distributed",
     "pruning",
+    "pytorch",
     "tools",
     "bench",
     "__main__",
@@ -46,7 +47,7 @@ LAYERS = [
 ]
 """Folders, and modules at the root, bottom up: one may import from itself and from those before it."""
 
-WINGS = ("ort", "distributed", "pruning", "training", "bench", "tools")
+WINGS = ("ort", "distributed", "pruning", "pytorch", "training", "bench", "tools")
 """Folders that nothing of the core imports, so that each can be left out."""
 
 LOADED_ON_REQUEST = {"__init__", "__main__", "dialect/ops/pattern_traits", "theory/__init__"}
@@ -71,6 +72,7 @@ ONLY_IN: dict[str, set[str]] = {
     },
     "onnxruntime": {"frontend", "verification", "ort", "models", "pruning", "bench", "tools"},
     "mpi4py": {"distributed"},
+    "torch": {"pytorch"},
 }
 """Package -> the folders that may import it."""
 

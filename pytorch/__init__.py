@@ -1,0 +1,69 @@
+"""`redpebble.torch`: sparse modules that are good, in plain torch; the page to read first here.
+
+```python
+import copy, redpebble
+
+student = copy.deepcopy(teacher)
+redpebble.torch.drop_layers(student, keep=[0, 3, 5])                   # depth is a structure like any other
+report = redpebble.torch.prune(student, batches[:20], sparsity=0.7)    # zeros that stay zero under any optimizer
+history = redpebble.torch.distil(student, teacher, batches, seconds=600, evaluate=quality, every=200)
+```
+
+`prune(module, data, ...)` sets weights of linear layers and convolutions to zero, in place, and masks them: parameters
+keep their names and remain what optimizers, `state_dict` and exporters know. `method` is one of magnitude, wanda, obs,
+sparsegpt, admm; `structure` one of free, equal, n:32, 2:4, 64:2:8, blocks:4, blocks:4:4, ...; both are solved on the
+module's device. `keep_zeros(module)` masks what a file has brought, `remove_masks(module)` lets all be dense again.
+
+`distil(student, teacher, batches, ...)` trains what is left: losses embedding, similarity, hidden, logits, labels, or
+any function of two answers. A batch is a mapping of keyword arguments, a tuple of arguments, or one tensor;
+`forward(module, batch)` says how a module is called with anything else.
+
+`register_sparsifier`, `register_structure` and `register_loss` each give one of your own a name.
+
+```
+layers          weights that can be pruned, as matrices                layers.py
+masks           zeros that stay                                        masks.py
+structures      masks from scores, sparsifiers: weights from masks     structures.py, sparsifiers.py
+layer_inputs    what comes into layers                                 layer_inputs.py, batches.py
+prune, distil   the two functions, with their reports                  prune.py, report.py, distil.py, history.py
+losses          what a student is to learn                             losses.py
+checkpoints     trainings that go on                                   checkpoints.py, progress.py
+depth           whole blocks                                           depth.py
+```
+"""
+
+from .depth import blocks_of, drop_layers
+from .distil import distil
+from .history import History
+from .layers import prunable_weights
+from .losses import Answer, Embedding, Hidden, Labels, Logits, Similarity, register_loss
+from .masks import apply_masks, mask_of, remove_masks
+from .prune import keep_zeros, prune
+from .report import PruneReport
+from .sparsifiers import register_sparsifier
+from .structures import Sparsity, Structure, register_structure
+
+__all__ = [
+    "Answer",
+    "Embedding",
+    "Hidden",
+    "History",
+    "Labels",
+    "Logits",
+    "PruneReport",
+    "Similarity",
+    "Sparsity",
+    "Structure",
+    "apply_masks",
+    "blocks_of",
+    "distil",
+    "drop_layers",
+    "keep_zeros",
+    "mask_of",
+    "prunable_weights",
+    "prune",
+    "register_loss",
+    "register_sparsifier",
+    "register_structure",
+    "remove_masks",
+]

@@ -1,0 +1,107 @@
+"""Statistics of what comes into layers over some batches: mean squares, or the products X^T X / rows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from .batches import Batch, Forward, Module, device_of, moved, token_mask
+from .layers import PrunableWeight
+from .sparsifiers import Reads
+
+WINDOWS: Final = 16384
+"""Windows of a convolution, about, that are looked at in each batch."""
+
+
+def layer_inputs(
+    module: nn.Module, weights: Sequence[PrunableWeight], batches: Iterable[Batch], forward: Forward, reads: Reads
+) -> Mapping[str, Tensor]:
+    """Return what `reads` says of the inputs of each weight that was used, by name, in float32 on its device.
+
+    Layers that read the same tensor share one result. Tokens that an `attention_mask` leaves out do not count.
+    """
+    sums = _Sums(reads)
+    hooks = [
+        one.register_forward_pre_hook(partial(sums.see, weight.name)) for weight in weights for one in weight.modules
+    ]
+    was_training, device = module.training, device_of(module)
+    module.eval()
+    try:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            for batch in batches:
+                sums.start(batch := moved(batch, device))
+                forward(module, batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+        module.train(was_training)
+    return sums.means()
+
+
+class _Sums:
+    """Sums over rows; several layers that get the same tensor in the first batch are counted once, by the first."""
+
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+        self._sums: dict[str, Tensor] = {}
+        self._rows: dict[str, int] = {}
+        self._leaders: dict[str, str] = {}
+        self._seen: dict[int, tuple[str, Any]] = {}
+        self._mask: Tensor | None = None
+
+    def start(self, batch: Batch) -> None:
+        self._seen, self._mask = {}, token_mask(batch)
+
+    def see(self, name: str, module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        x = arguments[0]
+        # the tensor is held, so that no other one has its id
+        leader, _ = self._seen.setdefault(id(x), (name, x))
+        if leader != name and self._leaders.setdefault(name, leader) == leader and name not in self._sums:
+            return
+        rows = _rows(module, x, self._mask).float()
+        found = rows.square().sum(0) if self._reads == "norms" else rows.T @ rows
+        self._sums[name] = self._sums[name] + found if name in self._sums else found
+        self._rows[name] = self._rows.get(name, 0) + len(rows)
+
+    def means(self) -> dict[str, Tensor]:
+        found = {name: total / max(1, self._rows[name]) for name, total in self._sums.items()}
+        return found | {name: found[leader] for name, leader in self._leaders.items() if name not in found}
+
+
+def _rows(module: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the rows [rows, inputs] that a layer multiplies; of convolutions some windows."""
+    if not isinstance(module, nn.Conv1d | nn.Conv2d | nn.Conv3d):
+        counts = mask is not None and x.shape[:2] == mask.shape
+        return x[mask] if counts else x.reshape(-1, x.shape[-1])
+    windows = _windows(module, x)
+    step = max(1, len(windows) // WINDOWS)
+    return windows[::step]
+
+
+def _windows(module: Module, x: Tensor) -> Tensor:
+    """Return the windows [rows, channels x taps] of a convolution in any number of dimensions."""
+    axes = len(module.kernel_size)
+    if x.dim() == axes + 1:
+        x = x[None]
+    mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+    padded = functional.pad(x, _padding(module), mode=mode)
+    sizes = zip(module.kernel_size, module.stride, module.dilation, strict=True)
+    for axis, (size, stride, dilation) in enumerate(sizes):
+        padded = padded.unfold(2 + axis, (size - 1) * dilation + 1, stride)[..., ::dilation]
+    # [samples, channels, places..., taps...]
+    places = list(range(2, 2 + axes))
+    taps = list(range(2 + axes, 2 + 2 * axes))
+    ordered = padded.permute(0, *places, 1, *taps)
+    # few images, spread evenly, have windows enough
+    images = max(1, -(-2 * WINDOWS // max(1, ordered[0].shape[:axes].numel())))
+    some = ordered[:: max(1, len(ordered) // images)]
+    return some.reshape(-1, module.weight[0].numel())
+
+
+def _padding(module: Module) -> list[int]:
+    if isinstance(module.padding, str):
+        return list(module._reversed_padding_repeated_twice)
+    return [pad for size in reversed(module.padding) for pad in (size, size)]

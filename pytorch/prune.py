@@ -1,0 +1,130 @@
+"""`redpebble.torch.prune`: a module's weights become sparse where they are, and stay so while they are trained."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .batches import Batch, Forward, call
+from .layer_inputs import layer_inputs
+from .layers import Choice, PrunableWeight, prunable_weights
+from .masks import set_mask
+from .report import PrunedWeight, PruneReport
+from .sparsifiers import Sparsifier, loss_of, sparsifier_of
+from .structures import Sparsity, Structure, structure_of
+
+Sparsities = float | Mapping[str, float]
+"""The share of zeros of all layers, or of each by name; layers that are not named stay as they are."""
+
+Between = Callable[[nn.Module, PruneReport], object]
+
+
+def prune(
+    module: nn.Module,
+    data: Iterable[Batch] | None = None,
+    *,
+    sparsity: Sparsities | None = None,
+    method: str | Sparsifier | None = None,
+    structure: str | Structure = "equal",
+    layers: Choice = None,
+    schedule: int | Sequence[float] = 1,
+    between: Between | None = None,
+    forward: Forward = call,
+) -> PruneReport:
+    """Make the weights of linear layers and convolutions sparse, in place, and mask them.
+
+    `data` are batches, which `forward` calls the module with; the method is `admm` where there are any, or else
+    `magnitude`. `sparsity` is the share of zeros, of each layer or of layers by name; a structure that has only one
+    density needs none. `layers` are names (with `*`), or a predicate of name and module.
+
+    With a `schedule`, a number of steps or sparsities that rise to the last one, `between(module, report)` is called
+    between two steps: it may train the module. Densities of a number of steps fall evenly by their logarithms.
+
+    Raises:
+        ValueError: an option is none or does not fit, a layer is none, or the method needs data.
+    """
+    chosen = prunable_weights(module, layers)
+    solver, form = sparsifier_of(method or ("magnitude" if data is None else "admm")), structure_of(structure)
+    goals = _goals(chosen, sparsity, form)
+    if solver.reads != "nothing" and data is None:
+        raise ValueError(f"method {method!r} looks at inputs of layers, expected data")
+    batches = list(data or ()) if solver.reads != "nothing" else []
+    shares = _shares(schedule, max(goals.values()))
+    report = PruneReport((), 0.0)
+    for step, share in enumerate(shares, 1):
+        start = time.perf_counter()
+        # densities of step 1 of 3 are cube roots
+        now = {name: 1 - (1 - goal) ** share for name, goal in goals.items()}
+        weights = [one for one in chosen if one.name in goals]
+        inputs = layer_inputs(module, weights, batches, forward, solver.reads) if batches else {}
+        found = tuple(_pruned(one, inputs.get(one.name), Sparsity(form, 1 - now[one.name]), solver) for one in weights)
+        report = PruneReport(found, report.seconds + time.perf_counter() - start)
+        if between is not None and step < len(shares):
+            between(module, report)
+    return report
+
+
+def keep_zeros(module: nn.Module) -> PruneReport:
+    """Mask the weights that have zeros already: a pruned model that was loaded from a file is trained on in this way.
+
+    Raises:
+        ValueError: no weight has zeros.
+    """
+    found = [one for one in prunable_weights(module) if one.zeros]
+    if not found:
+        raise ValueError("no weight of a linear layer or convolution has zeros, expected a pruned module")
+    for one in found:
+        set_mask(one.modules, one.parameter.detach() != 0)
+    return PruneReport(tuple(_reported(one, None) for one in found), 0.0)
+
+
+def _goals(weights: Sequence[PrunableWeight], sparsity: Sparsities | None, structure: Structure) -> dict[str, float]:
+    names = [one.name for one in weights]
+    if structure.density is not None:
+        only = 1 - structure.density
+        if sparsity is not None and (isinstance(sparsity, Mapping) or abs(sparsity - only) > 1e-6):
+            raise ValueError(f"sparsity is {sparsity}, expected {only:g}, that of the structure")
+        return dict.fromkeys(names, only)
+    if sparsity is None:
+        raise ValueError("goal is missing, expected a sparsity")
+    goals = dict(sparsity) if isinstance(sparsity, Mapping) else dict.fromkeys(names, sparsity)
+    most = 0.99
+    for name, value in goals.items():
+        if name not in names:
+            raise ValueError(f"no layer {name!r} to prune, expected one of {', '.join(names)}")
+        if not 0 < value <= most:
+            raise ValueError(f"sparsity is {value}, expected more than 0 and up to {most:g}")
+    return goals
+
+
+def _shares(schedule: int | Sequence[float], goal: float) -> list[float]:
+    """Return the exponents of densities, step by step, that end with 1."""
+    if isinstance(schedule, int):
+        if schedule < 1:
+            raise ValueError(f"schedule is {schedule}, expected 1 step or more")
+        return [step / schedule for step in range(1, schedule + 1)]
+    steps = torch.tensor([*schedule, goal] if not schedule or schedule[-1] < goal else schedule, dtype=torch.float64)
+    if not bool((steps.diff() > 0).all()) or not steps[0] > 0 or abs(float(steps[-1]) - goal) > 1e-6:
+        raise ValueError(f"schedule is {list(schedule)}, expected sparsities that rise to {goal:g}")
+    return [float(one) for one in torch.log1p(-steps) / torch.log1p(-steps[-1])]
+
+
+def _pruned(weight: PrunableWeight, inputs: Tensor | None, sparsity: Sparsity, solver: Sparsifier) -> PrunedWeight:
+    """Prune a weight in place; one that no batch has reached keeps its largest values."""
+    dense = weight.matrix
+    if solver.reads == "nothing" or inputs is not None:
+        empty = dense.new_zeros(0)
+        sparse = solver.solve(dense, empty if inputs is None else inputs, sparsity)
+    else:
+        sparse = dense * sparsity.mask(dense.square())
+    with torch.no_grad():
+        weight.parameter.copy_(weight.as_stored(sparse))
+    set_mask(weight.modules, weight.as_stored(sparse != 0))
+    is_known = inputs is not None and inputs.dim() == 2
+    return _reported(weight, loss_of(dense, sparse, inputs) if is_known else None)
+
+
+def _reported(weight: PrunableWeight, loss: float | None) -> PrunedWeight:
+    outputs, inputs = weight.as_matrix(weight.parameter).shape
+    return PrunedWeight(weight.name, outputs, inputs, weight.zeros, loss)

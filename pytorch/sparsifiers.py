@@ -1,0 +1,181 @@
+"""Methods by name: each makes the sparse weight of a layer from the dense one and what its inputs were.
+
+```
+magnitude   the smallest weights go (Han et al. 2015)
+wanda       the smallest |w| * ||x|| go (Sun et al. 2024)
+obs         those with the least w^2 / [H^-1]_ii go (Hassibi and Stork 1993), then the others are refitted
+sparsegpt   the same, from one input to the next, each weight's error made up by later ones (Frantar and Alistarh 2023)
+admm        alternating between the mask and least squares (Boza 2024), then a refit: loses least
+```
+
+They are those of `redpebble.pruning.solving`, on the device of the module, all outputs at once. The loss of a weight
+V [outputs, inputs] in place of W is trace((V - W) H (V - W)^T) with H = X^T X / rows: what outputs move by.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .structures import Sparsity
+
+STEPS: Final = 10
+"""Steps of ADMM, and those of conjugate gradients behind it."""
+
+Reads = Literal["nothing", "norms", "products"]
+"""Statistics of a layer's inputs that are collected: none, the mean squares [inputs], or X^T X / rows [inputs, inputs]."""
+
+Solve = Callable[[Tensor, Tensor, Sparsity], Tensor]
+"""(weight [outputs, inputs], what it reads of the inputs, sparsity) -> the sparse weight."""
+
+
+@dataclass(frozen=True)
+class Sparsifier:
+    """A method, and what it reads."""
+
+    solve: Solve
+    reads: Reads = "products"
+
+
+def register_sparsifier(name: str, solve: Solve, reads: Reads = "products") -> None:
+    """Give a method a name.
+
+    `solve(weight, inputs, sparsity)` gets a weight [outputs, inputs] in float32, what `reads` says of the layer's
+    inputs (an empty tensor for `nothing`), and a sparsity whose `mask(scores)` chooses in the structure asked for.
+    """
+    SPARSIFIERS[name] = Sparsifier(solve, reads)
+
+
+def sparsifier_of(name: str | Sparsifier) -> Sparsifier:
+    """Return the method of a name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if isinstance(name, Sparsifier):
+        return name
+    if name not in SPARSIFIERS:
+        raise ValueError(f"unknown method {name!r}, expected one of {', '.join(SPARSIFIERS)}")
+    return SPARSIFIERS[name]
+
+
+class Scaled(NamedTuple):
+    """A layer with inputs scaled to a mean square of one, and a damped Hessian."""
+
+    weight: Tensor
+    hessian: Tensor
+    scale: Tensor
+    """[inputs]: what the weight was multiplied by."""
+
+    @staticmethod
+    def of(weight: Tensor, hessian: Tensor) -> "Scaled":
+        matrix = damped(hessian)
+        scale = matrix.diagonal().sqrt()
+        return Scaled(weight * scale, matrix / scale / scale[:, None], scale)
+
+
+def damped(hessian: Tensor, share: float = 0.01) -> Tensor:
+    """Return a Hessian that can be inverted, with a share of its diagonal's mean added to that.
+
+    An input that is always zero gets the mean of the others.
+    """
+    diagonal = hessian.diagonal()
+    mean = diagonal.mean()
+    mean = torch.where(mean > 0, mean, torch.ones_like(mean))
+    return hessian + torch.diag(torch.where(diagonal == 0, mean, torch.zeros_like(mean)) + share * mean)
+
+
+def inverse_of(matrix: Tensor) -> Tensor:
+    """Return the inverse of a positive definite matrix."""
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    return torch.linalg.inv(matrix.double()).to(matrix.dtype) if failed else torch.cholesky_inverse(factor)
+
+
+def refitted(weight: Tensor, hessian: Tensor, mask: Tensor, steps: int = STEPS) -> Tensor:
+    """Return weights inside a mask that lose least in place of `weight`, about."""
+    layer = Scaled.of(weight, hessian)
+    return _conjugate_gradients(layer, mask, layer.weight * mask, steps) / layer.scale
+
+
+def loss_of(weight: Tensor, pruned: Tensor, hessian: Tensor) -> float:
+    """Return the mean square by which outputs move, over the mean square of the outputs."""
+    difference = pruned - weight
+    moved, whole = ((one @ hessian * one).sum(dtype=torch.float64) for one in (difference, weight))
+    return float(moved / whole.clamp(min=1e-30))
+
+
+def _conjugate_gradients(layer: Scaled, mask: Tensor, start: Tensor, steps: int) -> Tensor:
+    inside = mask.to(start.dtype)
+    solution = start.clone()
+    residual = inside * ((layer.weight - solution) @ layer.hessian)
+    direction, square = residual, _squares(residual, residual)
+    for _ in range(steps):
+        product = inside * (direction @ layer.hessian)
+        length = square / _squares(direction, product).clamp(min=1e-30)
+        solution += length * direction
+        residual = residual - length * product
+        before, square = square, _squares(residual, residual)
+        direction = residual + square / before.clamp(min=1e-30) * direction
+    return solution
+
+
+def _squares(left: Tensor, right: Tensor) -> Tensor:
+    return (left * right).sum(1, keepdim=True)
+
+
+def _magnitude(weight: Tensor, inputs: Tensor, sparsity: Sparsity) -> Tensor:
+    del inputs
+    return weight * sparsity.mask(weight.square())
+
+
+def _wanda(weight: Tensor, norms: Tensor, sparsity: Sparsity) -> Tensor:
+    return weight * sparsity.mask(weight.square() * norms)
+
+
+def _obs(weight: Tensor, hessian: Tensor, sparsity: Sparsity) -> Tensor:
+    scores = weight.square() / inverse_of(damped(hessian)).diagonal()
+    return refitted(weight, hessian, sparsity.mask(scores))
+
+
+def _sparsegpt(weight: Tensor, hessian: Tensor, sparsity: Sparsity) -> Tensor:
+    # the upper factor of the inverse: row i is that of the inverse once the inputs before i are gone
+    factor = torch.linalg.cholesky(inverse_of(damped(hessian).double()), upper=True).float()
+    result = weight.clone()
+    window = sparsity.structure.window
+    for first in range(0, weight.shape[1], window):
+        inputs = slice(first, first + window)
+        own, left = factor[inputs, inputs], result[:, inputs]
+        mask = sparsity.mask((left / own.diagonal()).square())
+        errors = torch.zeros_like(left)
+        for i in range(left.shape[1]):
+            errors[:, i] = torch.where(mask[:, i], 0.0, left[:, i]) / own[i, i]
+            left[:, i:] -= errors[:, i, None] * own[i, i:]
+        result[:, inputs] = left * mask
+        result[:, first + window :] -= errors @ factor[inputs, first + window :]
+    return result
+
+
+def _admm(weight: Tensor, hessian: Tensor, sparsity: Sparsity) -> Tensor:
+    layer = Scaled.of(weight, hessian)
+    # the penalty is 1, the mean square of a scaled input
+    inverse = inverse_of(layer.hessian + torch.eye(len(hessian), device=hessian.device))
+    constant = layer.weight @ layer.hessian @ inverse
+    dual, solution = torch.zeros_like(weight), layer.weight
+    projected, mask = solution, torch.ones_like(weight, dtype=torch.bool)
+    for _ in range(STEPS):
+        mask = sparsity.mask((solution + dual).square())
+        projected = (solution + dual) * mask
+        dual = dual + solution - projected
+        solution = constant + (projected - dual) @ inverse
+    return _conjugate_gradients(layer, mask, projected, STEPS) / layer.scale
+
+
+SPARSIFIERS: Final[dict[str, Sparsifier]] = {
+    "magnitude": Sparsifier(_magnitude, "nothing"),
+    "wanda": Sparsifier(_wanda, "norms"),
+    "obs": Sparsifier(_obs),
+    "sparsegpt": Sparsifier(_sparsegpt),
+    "admm": Sparsifier(_admm),
+}
