@@ -25,7 +25,7 @@ STEPS: Final = 10
 """Steps of ADMM, and those of conjugate gradients behind it."""
 
 Reads = Literal["nothing", "norms", "products"]
-"""Statistics of a layer's inputs that are collected: none, the mean squares [inputs], or X^T X / rows [inputs, inputs]."""
+"""Statistics of the inputs: none, mean squares [inputs], or X^T X / rows [inputs, inputs]."""
 
 Solve = Callable[[Tensor, Tensor, Sparsity], Tensor]
 """(weight [outputs, inputs], what it reads of the inputs, sparsity) -> the sparse weight."""
