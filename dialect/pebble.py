@@ -20,10 +20,7 @@ from .ops.attention import AttentionOp, PastAttentionOp
 from .ops.constants import ConstantOp, SparseConstantOp
 from .ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
 from .ops.foreign import ForeignOp, ForeignType
-from .ops.graphs.aggregate import AggregateOp
-from .ops.graphs.attend_edges import AttendEdgesOp
-from .ops.graphs.attend_sorted import AttendSortedOp
-from .ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
+from .ops.graphs import AggregateOp, AttendEdgesOp, EdgeListOp, EdgesType, SortEdgesOp
 from .ops.grouped_layers import GroupedLayersOp
 from .ops.image_network import ImageNetworkOp
 from .ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
@@ -76,8 +73,6 @@ Pebble = Dialect(
         AttendEdgesOp,
         EdgeListOp,
         SortEdgesOp,
-        AggregateSortedOp,
-        AttendSortedOp,
         SampledProductOp,
         SumRowsOp,
         ReshapeOp,
@@ -118,5 +113,6 @@ Pebble = Dialect(
         FactAttr,
         DepthFirstOrderAttr,
         ForeignType,
+        EdgesType,
     ],
 )

@@ -9,7 +9,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from .ops.axis_maps import AxisMap, axis_map_of
 from .ops.foreign import INT64, ForeignOp
-from .ops.graphs.edges_of_call import EdgeListOp
+from .ops.graphs import EdgeListOp
 from .ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from .ops.sparse_network import SparseNetworkOp
 from .ops.tile import TileOp

@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import (
     Float32Type,
     IntegerType,
     NoneAttr,
+    ShapedType,
     Signedness,
     TensorType,
     f32,
@@ -99,15 +100,17 @@ def byte_kind(kind: Attribute) -> str | None:
 
 
 def shape_of(value: SSAValue) -> Shape:
-    """Return the shape of a tensor value.
+    """Return the shape of a tensor value, or of edges.
 
     Raises:
         VerifyException: the value is no ranked tensor.
     """
-    if not isinstance(value.type, TensorType):
-        raise VerifyException(f"expected a ranked tensor, got {value.type}")
     # a list is made in half the time of what `get_shape` does, and each pass asks this for every value
-    return tuple([size.data for size in cast("TensorType[Attribute]", value.type).shape.data])
+    if isinstance(value.type, TensorType):
+        return tuple([size.data for size in cast("TensorType[Attribute]", value.type).shape.data])
+    if isinstance(value.type, ShapedType):
+        return value.type.get_shape()
+    raise VerifyException(f"expected a ranked tensor, got {value.type}")
 
 
 def rank_of(value: SSAValue) -> int:
@@ -116,9 +119,9 @@ def rank_of(value: SSAValue) -> int:
     Raises:
         VerifyException: the value is no ranked tensor.
     """
-    if not isinstance(value.type, TensorType):
+    if not isinstance(value.type, ShapedType):
         raise VerifyException(f"expected a ranked tensor, got {value.type}")
-    return cast("TensorType[Attribute]", value.type).get_num_dims()
+    return value.type.get_num_dims()
 
 
 def dense_floats(array: NDArray[np.float32]) -> DenseIntOrFPElementsAttr[Float32Type]:

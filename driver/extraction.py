@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..dialect.ops.attention import Attention
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp
-from ..dialect.ops.graphs.attend_edges import OVER_EDGES
+from ..dialect.ops.graphs import OverEdgesOp
 from ..dialect.ops.images import ImageLayerOp
 from ..dialect.ops.layers import LinearOp
 from ..dialect.ops.sparse_network import SparseNetworkOp
@@ -84,7 +84,7 @@ def extracted(
 def _nodes_in_networks(module: ModuleOp) -> set[str]:
     networks = (op for op in module.walk() if isinstance(op, SparseNetworkOp))
     ops = (op for network in networks for op in network.walk())
-    return {node_key(op) for op in ops if isinstance(op, LinearOp | Attention | ImageLayerOp | OVER_EDGES)}
+    return {node_key(op) for op in ops if isinstance(op, LinearOp | Attention | ImageLayerOp | OverEdgesOp)}
 
 
 def has_fewer_weights(after: ModuleOp, before: ModuleOp) -> bool:

@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 
 from ..dialect.ops.foreign import ForeignOp, ForeignType
-from ..dialect.ops.graphs.edges_of_call import EdgeListOp
+from ..dialect.ops.graphs import EdgeListOp
 from ..dialect.semantics.output_codes import OutputCodes
 from ..dialect.semantics.prologue import Prologue
 from ..frontend.errors import CodesError, TooManyNodesError, UnsupportedModelError, within_limits

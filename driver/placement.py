@@ -12,7 +12,7 @@ from xdsl.ir import Operation
 
 from ..dialect.ops.attention import Attention
 from ..dialect.ops.foreign import ForeignOp
-from ..dialect.ops.graphs.attend_edges import OVER_EDGES
+from ..dialect.ops.graphs import OverEdgesOp
 from ..dialect.ops.layers import LinearOp
 from ..dialect.ops.quantized_layers import QuantizedLayersOp
 from ..dialect.ops.sparse_network import SparseNetworkOp
@@ -260,7 +260,7 @@ def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
         if isinstance(op, ForeignOp):
             node_index = op.position.value.data
             yield node_index, imported.reasons.get(node_index, "")
-        elif isinstance(op, LinearOp | Attention | QuantizedLayersOp | OVER_EDGES) and not isinstance(
+        elif isinstance(op, LinearOp | Attention | QuantizedLayersOp | OverEdgesOp) and not isinstance(
             op.parent_op(), SparseNetworkOp
         ):
             node_index = positions.get(node_key(op))

@@ -135,7 +135,9 @@ class GraphWriter:
         """Add the nodes that stand for `op`."""
         builder = NodeBuilder(self._original.opset, self._initializers, self._value)
         results = emit(op, builder)
-        self._naming.name_nodes(op, builder.nodes, results)
+        if builder.nodes:
+            # a result without nodes is another value, which has its name
+            self._naming.name_nodes(op, builder.nodes, results)
         self._original.graph.extend(builder.nodes)
         self._values.update(zip(op.results, results, strict=True))
 

@@ -30,7 +30,7 @@ from xdsl.utils.hints import isa
 from ..dialect.ops.constants import ConstantOp
 from ..dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
 from ..dialect.ops.foreign import ForeignOp, ForeignType
-from ..dialect.ops.graphs.edges_of_call import EdgeListOp, is_index_tensor
+from ..dialect.ops.graphs import EdgeListOp, is_index_tensor
 from ..dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from ..dialect.provenance import node_key, node_name, texts_of, value_name
 from ..dialect.semantics.array_operators import OPERATORS

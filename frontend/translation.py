@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..dialect.ops.attention import Attention
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp
 from ..dialect.ops.foreign import CODES, ForeignOp, ForeignType
-from ..dialect.ops.graphs.attend_edges import AttendsEdges
+from ..dialect.ops.graphs import AttendEdgesOp
 from ..dialect.ops.images import ImageLayerOp
 from ..dialect.ops.layers import LinearOp
 from ..dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
@@ -205,7 +205,7 @@ class _Translation:
                 raise NotCovered(NO_CONVOLUTION)
             self._expanded.add(name)
             return
-        over_edges = any(isinstance(op, AttendsEdges) for op in ops)
+        over_edges = any(isinstance(op, AttendEdgesOp) for op in ops)
         if not self._keep_moving or over_edges or not (moves or attends):
             return
         can_gain = attends or _has_sparse_layer(ops)

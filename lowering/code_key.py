@@ -13,8 +13,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ..dialect.ops.foreign import INT64
-from ..dialect.ops.graphs.aggregate import AggregateOp
-from ..dialect.ops.graphs.attend_edges import AttendEdgesOp
+from ..dialect.ops.graphs import OverEdgesOp
 from ..dialect.ops.layers import LinearOp
 from ..dialect.ops.network import NetworkOp
 from ..dialect.ops.quantized_layers import QuantizedLayersOp
@@ -105,10 +104,14 @@ class _Key:
             case LinearOp():
                 kernel = None if op.kernel is None else op.kernel.choices
                 return (str(op.activation), kernel, self._number_of(op.borders))
-            case AggregateOp() | AttendEdgesOp():
-                # the code counts blocks, and there are as many as the edges make
+            case OverEdgesOp():
+                # the code counts blocks of a constant graph, and there are as many as the edges make
                 others = {name: str(value) for name, value in op.properties.items() if name not in REASONS}
-                return (block_count(op.edges), op.target_walk is not None, sorted(others.items()))
+                return (
+                    None if op.of_call else block_count(op.edges),
+                    op.target_walk is not None,
+                    sorted(others.items()),
+                )
             case QuantizedLayersOp():
                 kernel = op.kernel
                 chosen = None if kernel is None else (kernel.choices, sorted(kernel.blocks.items()))

@@ -11,7 +11,7 @@ from xdsl.utils.hints import isa
 
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ..dialect.ops.foreign import INT64
-from ..dialect.ops.graphs.edges_of_call import is_index_tensor
+from ..dialect.ops.graphs import is_index_tensor
 from ..dialect.ops.movement import ReshapeOp, TakeOp
 from ..dialect.ops.tile import TileOp
 from ..dialect.reports.layer_report import Report
@@ -27,7 +27,7 @@ from .program import LeastSize, Program, Step, Temporary, Tensor
 from .steps import StepKind, kind_of
 from .tile_sharing import TileSharing
 from .tiles.row_major import RowMajorStep, Sharing, StepArguments
-from .tiles.row_major_buffers import RowMajorBuffers, returned_values, root
+from .tiles.row_major_buffers import RowMajorBuffers, buffer_count, buffer_sizes, returned_values, root
 
 Tensors = tuple[Tensor, ...]
 
@@ -76,8 +76,9 @@ class Lowering:
         self.tiles.place(self.constants)
         inputs, outputs = tensors_of(self.func, self.shapes)
         temporaries = [
-            Temporary(product(self.shapes[value]), *self.buffers.lifetime(value, numbers))
+            Temporary(size, *self.buffers.lifetime(value, numbers))
             for value in self.buffers.temporaries
+            for size in buffer_sizes(value, self.shapes)
         ]
         return Program(
             llvm_ir=str(self.code.module),
@@ -135,7 +136,7 @@ class Lowering:
             self.constants,
             given.constants,
             self.tiles.constants_of,
-            {value: self._pointer(given, value) for value in known},
+            {value: self._pointers(given, value) for value in known},
             given.scratch,
             given.rows,
             sharing,
@@ -157,22 +158,23 @@ class Lowering:
         def _(given: StepArguments) -> None:
             step = self._step(given)
             for value, output in self.buffers.copies:
-                source = self._pointer(given, value)
+                source = self._pointers(given, value)[0]
                 target = given.buffers[len(self.func.args) + output].cast(Floats)
                 step.emit_copy(source, target, product(self.shapes[value]), is_bytes=byte_kind(value.type) is not None)
 
         return Step(f"step{index}", None)
 
-    def _pointer(self, given: StepArguments, value: SSAValue) -> Floats:
-        """Return the address of a row-major value."""
+    def _pointers(self, given: StepArguments, value: SSAValue) -> list[Floats]:
+        """Return the address of a row-major value, those of the arrays of edges."""
         owner = root(value)
         if not is_constant(owner):
-            return given.buffers[self.buffers.buffer(value)].cast(Floats)
+            first = self.buffers.buffer(value)
+            return [given.buffers[first + index].cast(Floats) for index in range(buffer_count(value))]
         key = (owner, "values")
         if not self.constants.has(key):
             assert isinstance(owner.owner, Operation)
             self.constants.add(key, values_of_constant, owner.owner)
-        return self.constants.pointers(given.constants, key)[0].cast(Floats)
+        return [self.constants.pointers(given.constants, key)[0].cast(Floats)]
 
 
 def _tensors(

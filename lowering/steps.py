@@ -8,10 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ..dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
 from ..dialect.ops.elementwise import BinaryOp
-from ..dialect.ops.graphs.aggregate import AggregateOp
-from ..dialect.ops.graphs.attend_edges import AttendEdgesOp
-from ..dialect.ops.graphs.attend_sorted import AttendSortedOp
-from ..dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
+from ..dialect.ops.graphs import AggregateOp, AttendEdgesOp, EdgeListOp, OverEdges, SortEdgesOp
 from ..dialect.ops.image_network import ImageNetworkOp
 from ..dialect.ops.layers import BatchMatmulTransposeBOp
 from ..dialect.ops.quantized_layers import QuantizedLayersOp
@@ -35,7 +32,7 @@ from .gradients.sampled_product import (
     sampled_tiles,
 )
 from .graphs.edge_list import FAILURE_BYTES, EdgeListStep, edges_taken_as_equal
-from .graphs.sorted_edges import SortedStep, SortStep, sort_tiles, sorted_sum_rows, sorted_sum_tiles
+from .graphs.sort import SortStep, sort_tiles
 from .graphs.step import EdgeStep, edge_rows, edge_tiles
 from .images.step import ImageStep, image_tiles
 from .llvm.call_tables import SizeTable
@@ -112,8 +109,8 @@ def _product(op: BatchMatmulTransposeBOp, step: RowMajorStep) -> int:
     return product_scratch_bytes(op, step.code.target)
 
 
-def _over_edges(op: AggregateOp | AttendEdgesOp, step: RowMajorStep) -> None:
-    EdgeStep(op, step, step.constants, step.constant_table).emit(*step.rows)
+def _over_edges(op: OverEdges, step: RowMajorStep) -> None:
+    EdgeStep(op, step).emit(*step.rows)
 
 
 def _edge_list(op: EdgeListOp, step: RowMajorStep) -> int:
@@ -126,10 +123,6 @@ def _sort(op: SortEdgesOp, step: RowMajorStep) -> None:
         SortStep(op, step).emit()
     else:
         SortStep(op, step).emit_shared(step.sharing)
-
-
-def _over_sorted(op: AggregateSortedOp | AttendSortedOp, step: RowMajorStep) -> None:
-    SortedStep(op, step).emit(*step.rows)
 
 
 def _sampled_product(op: SampledProductOp, step: RowMajorStep) -> int:
@@ -152,12 +145,7 @@ def _equal_samples(op: BatchMatmulTransposeBOp, shapes: Shapes) -> Sequence[Equa
     return [*_broadcast(shapes[op.x][:-2], shapes[op.y][:-2])]
 
 
-OVER_EDGES: Final = StepKind(
-    _over_edges, lambda op, sizes: edge_rows(op, sizes.shapes[op.x]), tiles=lambda _: edge_tiles()
-)
-OVER_SORTED: Final = StepKind(
-    _over_sorted, lambda op, sizes: sorted_sum_rows(sizes.shapes[op.result]), tiles=lambda _: sorted_sum_tiles()
-)
+OVER_EDGES: Final = StepKind(_over_edges, lambda op, sizes: edge_rows(op, sizes.shapes[op.result]), tiles=edge_tiles)
 ROW_MAJOR: Final = StepKind(row_major.emit, equal=_equal_operands)
 """Ops of all other types."""
 
@@ -190,8 +178,6 @@ STEPS: Final = ExtensibleTable[type[Operation], StepKind](
             tiles=lambda _: sort_tiles(),
             shares=lambda _: True,
         ),
-        AggregateSortedOp: OVER_SORTED,
-        AttendSortedOp: OVER_SORTED,
         BatchMatmulTransposeBOp: StepKind(
             _product,
             lambda op, sizes: product(sizes.shapes[op.x][:-2]),

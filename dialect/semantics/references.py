@@ -12,10 +12,7 @@ from ..attributes.activations import ActivationAttr, Floats, activate
 from ..ops.attention import Attention, AttentionOp, PastAttentionOp
 from ..ops.constants import SparseConstantOp
 from ..ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
-from ..ops.graphs.aggregate import LOWEST, AggregateOp
-from ..ops.graphs.attend_edges import AttendEdgesOp, AttendsEdges
-from ..ops.graphs.attend_sorted import AttendSortedOp
-from ..ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
+from ..ops.graphs import LOWEST, AggregateOp, AttendEdgesOp, EdgeListOp, SortEdgesOp
 from ..ops.grouped_layers import GroupedLayersOp
 from ..ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
 from ..ops.layers import (
@@ -126,16 +123,26 @@ def _rounded(x: Floats, roundings: Sequence[ActivationAttr]) -> Floats:
     return x
 
 
-def _aggregate(op: AggregateOp, x: Floats, graph: Floats, bias: Floats | None = None) -> Floats:
+def _aggregate(op: AggregateOp, x: Floats, graph: Array, bias: Floats | None = None) -> Floats:
     if op.maximum is None:
-        result = graph.T @ x
+        result = _matrix(graph, x).T @ x
     else:
-        result = np.full((*x.shape[:-2], graph.shape[1], x.shape[-1]), LOWEST, x.dtype)
-        for source, target in zip(*np.nonzero(graph), strict=True):
+        result = np.full((*x.shape[:-2], graph.shape[1] if graph.ndim > 1 else len(x), x.shape[-1]), LOWEST, x.dtype)
+        sources, targets = (graph["source"], graph["target"]) if graph.dtype.names else np.nonzero(graph)
+        for source, target in zip(sources, targets, strict=True):
             result[..., target, :] = np.maximum(result[..., target, :], x[..., source, :])
-        result[..., ~graph.any(axis=0), :] = 0.0
+        result[..., np.bincount(targets, minlength=result.shape[-2]) == 0, :] = 0.0
     result = result if bias is None else result + bias
     return result if op.activation is None else activate(op.activation, result)
+
+
+def _matrix(graph: Array, x: Floats) -> Floats:
+    """Return a graph [sources, targets] as a matrix, also one of edges that a call brings."""
+    if not graph.dtype.names:
+        return graph
+    matrix = np.zeros((len(x), len(x)), x.dtype)
+    np.add.at(matrix, (graph["source"], graph["target"]), graph["weight"])
+    return matrix
 
 
 def _edge_list(_: EdgeListOp, nodes: Floats, *ends: Array) -> Sequence[Array]:
@@ -143,21 +150,10 @@ def _edge_list(_: EdgeListOp, nodes: Floats, *ends: Array) -> Sequence[Array]:
     return found if isinstance(found, list) else [found]
 
 
-def _sort_edges(_: SortEdgesOp, nodes: Floats, sources: Array, targets: Array, weights: Floats) -> Sequence[Array]:
-    order, counts = np.argsort(targets, kind="stable"), np.bincount(targets, minlength=len(nodes))
-    ends = np.cumsum(counts)
-    return [(ends - counts).astype(np.int32), ends.astype(np.int32), sources[order], weights[order]]
-
-
-def _aggregate_sorted(op: AggregateSortedOp, x: Floats, *others: Array) -> Floats:
-    (begins, ends, sources, weights), bias = others[:4], others[4] if len(others) > 4 else None
-    result = np.zeros_like(x)
-    for target, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        near = x[sources[begin:end]]
-        if end > begin:
-            result[target] = near.max(axis=0) if op.maximum is not None else weights[begin:end] @ near
-    result = result if bias is None else result + bias
-    return result if op.activation is None else activate(op.activation, result)
+def _sort_edges(_: SortEdgesOp, __: Floats, sources: Array, targets: Array, weights: Floats) -> Array:
+    edges = np.empty(len(targets), [("source", "i4"), ("target", "i4"), ("weight", weights.dtype)])
+    edges["source"], edges["target"], edges["weight"] = sources, targets, weights
+    return edges[np.argsort(targets, kind="stable")]
 
 
 def _sampled_product(op: SampledProductOp, x: Floats, y: Floats, _: Floats) -> Floats:
@@ -172,8 +168,8 @@ def _sum_rows(_: SumRowsOp, x: Floats) -> Floats:
     return x.sum(axis=-2)
 
 
-def _attend_edges(op: AttendsEdges, x: Floats, scores: Floats, graph: Floats, bias: Floats | None = None) -> Floats:
-    heads, activation, epsilon, from_zero = op.softmax
+def _attend_edges(op: AttendEdgesOp, x: Floats, scores: Floats, graph: Array, bias: Floats | None = None) -> Floats:
+    (heads, activation, epsilon, from_zero), graph = op.softmax, _matrix(graph, x)
     edge_scores = scores[:, np.newaxis, :heads] + scores[np.newaxis, :, heads:]
     edge_scores = edge_scores if activation is None else activate(activation, edge_scores)
     counts = graph[:, :, np.newaxis]
@@ -185,13 +181,6 @@ def _attend_edges(op: AttendsEdges, x: Floats, scores: Floats, graph: Floats, bi
     result = np.einsum("sth,shc->thc", weights, x.reshape(len(x), heads, -1)).reshape(x.shape)
     result = result if bias is None else result + bias
     return result if op.activation is None else activate(op.activation, result)
-
-
-def _attend_sorted(op: AttendSortedOp, x: Floats, scores: Floats, *others: Array) -> Floats:
-    (begins, ends, sources, weights), bias = others[:4], others[4:]
-    graph = np.zeros((len(x), len(x)), x.dtype)
-    np.add.at(graph, (sources, np.repeat(np.arange(len(x)), ends - begins)), weights)
-    return _attend_edges(op, x, scores, graph, *bias)
 
 
 def _heads_first(x: Floats, heads: int) -> Floats:
@@ -268,8 +257,6 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         AttendEdgesOp: _attend_edges,
         EdgeListOp: _edge_list,
         SortEdgesOp: _sort_edges,
-        AggregateSortedOp: _aggregate_sorted,
-        AttendSortedOp: _attend_sorted,
         SampledProductOp: _sampled_product,
         SumRowsOp: _sum_rows,
         ReshapeOp: _reshape,

@@ -16,7 +16,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
-from ...dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
+from ...dialect.ops.graphs import AttendEdgesOp, OverEdges, OverEdgesOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.tile import TileOp
 from ...dialect.provenance import node_name
@@ -42,7 +42,7 @@ EXPECTED = "the plan nodes expects sums over the edges of one graph, and layers 
 
 def has_edges(module: ModuleOp) -> bool:
     """Return whether a module sums over the edges of a constant graph."""
-    return any(isinstance(op, OVER_EDGES) for op in module.walk())
+    return any(isinstance(op, OverEdgesOp) and not op.of_call for op in module.walk())
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class NodeGraph:
 
     nodes: int
     inputs: tuple[Port, ...]
-    ops: tuple[OVER_EDGES | TileOp, ...]
+    ops: tuple[OverEdges | TileOp, ...]
     outputs: tuple[Port, ...]
 
     @staticmethod
@@ -63,13 +63,13 @@ class NodeGraph:
         """
         func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
         ops = [op for op in func.body.block.ops if not isinstance(op, ConstantOp | SparseConstantOp | ReturnOp)]
-        found = [op for op in ops if isinstance(op, OVER_EDGES | TileOp)]
-        over_edges = [op for op in found if isinstance(op, OVER_EDGES)]
+        found = [op for op in ops if isinstance(op, TileOp) or (isinstance(op, OverEdges) and not op.of_call)]
+        over_edges = [op for op in found if isinstance(op, OverEdges)]
         if not over_edges:
             raise UnsupportedModelError(f"the model has no sum over edges, {EXPECTED}")
         nodes = over_edges[0].edges.shape[0]
         for op in ops:
-            if op not in found or (isinstance(op, OVER_EDGES) and op.edges.shape != (nodes, nodes)):
+            if op not in found or (isinstance(op, OverEdges) and op.edges.shape != (nodes, nodes)):
                 raise UnsupportedModelError(f"{_place(op)}{op.name} is over other nodes, {EXPECTED}")
             _check_values([*_values_of(op), *op.results], nodes, _place(op))
         end = func.body.block.last_op
@@ -85,8 +85,8 @@ class NodeGraph:
         )
 
     @property
-    def over_edges(self) -> tuple[OVER_EDGES, ...]:
-        return tuple(op for op in self.ops if isinstance(op, OVER_EDGES))
+    def over_edges(self) -> tuple[OverEdges, ...]:
+        return tuple(op for op in self.ops if isinstance(op, OverEdges))
 
     def pattern(self) -> LayerPattern:
         """Return the sources that nodes read, [targets, sources]: edges of all layers, and every node itself."""
@@ -135,7 +135,7 @@ class NodeOwners:
         shares: list[LayerShare] = []
         sent_before: set[SSAValue] = set()
         for op in self.graph.ops:
-            if isinstance(op, OVER_EDGES):
+            if isinstance(op, OverEdges):
                 shares.append(self._over_edges(op, sent_before))
                 sent_before.update(near_values(op))
                 continue
@@ -145,7 +145,7 @@ class NodeOwners:
             shares.append(LayerShare(np.zeros((self.part_count,) * 2, np.int64), own, own))
         return shares
 
-    def _over_edges(self, op: OVER_EDGES, sent_before: set[SSAValue]) -> LayerShare:
+    def _over_edges(self, op: OverEdges, sent_before: set[SSAValue]) -> LayerShare:
         """Return the share of a sum; values that were sent for one before are there."""
         edges = CsrPattern(op.edges.pointers, op.edges.rows, self.graph.nodes)
         features = sum(features_of(value) for value in near_values(op) if value not in sent_before)
@@ -154,13 +154,13 @@ class NodeOwners:
         return LayerShare(sent, work, np.zeros_like(work))
 
 
-def near_values(op: OVER_EDGES) -> list[SSAValue]:
+def near_values(op: OverEdges) -> list[SSAValue]:
     """Return the values that a sum reads at the sources of edges, each once."""
     return list(dict.fromkeys((op.x, op.scores) if isinstance(op, AttendEdgesOp) else (op.x,)))
 
 
 def _values_of(op: Operation) -> list[SSAValue]:
-    return near_values(op) if isinstance(op, OVER_EDGES) else list(op.operands)
+    return near_values(op) if isinstance(op, OverEdges) else list(op.operands)
 
 
 def _check_values(values: Sequence[SSAValue], nodes: int, place: str) -> None:

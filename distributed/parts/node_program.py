@@ -16,7 +16,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
-from ...dialect.ops.graphs.attend_edges import OVER_EDGES, AttendEdgesOp
+from ...dialect.ops.graphs import AttendEdgesOp, OverEdges
 from ...dialect.ops.tile import TileOp
 from ...dialect.symbolic_sizes import NAME
 from ...dialect.tensors import f32_tensor
@@ -113,10 +113,10 @@ class _Program:
         for value in self.numbers:
             yield Buffer(len(self.near if value in self.sent else self.own), NODES, -1)
 
-    def _groups(self) -> Iterator[list[OVER_EDGES | TileOp]]:
-        group: list[OVER_EDGES | TileOp] = []
+    def _groups(self) -> Iterator[list[OverEdges | TileOp]]:
+        group: list[OverEdges | TileOp] = []
         for op in self.graph.ops:
-            if group and isinstance(op, OVER_EDGES):
+            if group and isinstance(op, OverEdges):
                 yield group
                 group = []
             group.append(op)
@@ -127,9 +127,9 @@ class _Program:
         if group:
             yield group
 
-    def _add(self, ops: Sequence[OVER_EDGES | TileOp]) -> None:
+    def _add(self, ops: Sequence[OverEdges | TileOp]) -> None:
         """Add a function, and before it the exchange of what it reads of others' nodes."""
-        if isinstance(ops[0], OVER_EDGES):
+        if isinstance(ops[0], OverEdges):
             for value in near_values(ops[0]):
                 self._exchange(value)
         function = _Function()
@@ -177,7 +177,7 @@ class _Program:
             mapped[operand] = function.made.get(operand) or function.argument(operand, len(self.own))
         self._emit(function, op, mapped)
 
-    def _over_edges(self, function: _Function, op: OVER_EDGES) -> None:
+    def _over_edges(self, function: _Function, op: OverEdges) -> None:
         mapped = {value: function.argument(value, len(self.near)) for value in near_values(op)}
         near = self.near
         graph = sub_weight(op.edges, near, self.own)
@@ -191,7 +191,7 @@ class _Program:
             mapped[op.bias] = function.constant(op.bias, op.bias.owner.clone())
         self._emit(function, op, mapped)
 
-    def _emit(self, function: _Function, op: OVER_EDGES | TileOp, mapped: dict[SSAValue, SSAValue]) -> None:
+    def _emit(self, function: _Function, op: OverEdges | TileOp, mapped: dict[SSAValue, SSAValue]) -> None:
         copy = op.clone(mapped)
         rows = len(self.near if isinstance(op, AttendEdgesOp) else self.own)
         for result, copied in zip(op.results, copy.results, strict=True):

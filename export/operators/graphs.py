@@ -1,29 +1,68 @@
-"""Aggregations in standard operators: Gather, Mul, ScatterElements over edges that are stored as values and gaps.
+"""Ops over edges in standard operators: Gather, Mul and ScatterElements over edges, constant or of a call.
 
-What has batch axes of unknown size, or an opset without sums in ScatterElements, is a product with the dense matrix.
+```
+y = ScatterElements(zeros, Expand(targets), weights * Gather(x, sources), "add")
+```
+
+A constant graph is stored as values and gaps; what has batch axes of unknown size, or an opset without sums in
+ScatterElements, is a product with its dense matrix. Edges of a call are taken in any order.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
-from ...dialect.ops.graphs.aggregate import LOWEST, MAXIMA_SINCE, SUMS_SINCE, AggregateOp, CombinesEdges
-from ...dialect.ops.graphs.attend_edges import AttendEdgesOp, AttendsEdges
+from ...dialect.ops.graphs import (
+    LOWEST,
+    MAXIMA_SINCE,
+    SUMS_SINCE,
+    AggregateOp,
+    AttendEdgesOp,
+    EdgeListOp,
+    OverEdgesOp,
+    SortEdgesOp,
+)
 from ...dialect.tensors import DYNAMIC, shape_of
 from ..writing.node_builder import NodeBuilder
 from .elementwise import emit_activation
 
 
+def emit_edge_list(op: EdgeListOp, builder: NodeBuilder) -> Sequence[ir.Value]:
+    """Nothing: sums read what the edges are made of."""
+    return [builder.operand(op.from_nodes)] * len(op.results)
+
+
+def emit_sort_edges(op: SortEdgesOp, builder: NodeBuilder) -> Sequence[ir.Value]:
+    """Nothing, as for the list of edges."""
+    return [builder.operand(op.sources)] * len(op.results)
+
+
 def emit_aggregate(op: AggregateOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Gather, Mul and ScatterElements, or MatMul; then Add and the activation."""
-    value = _scattered(op, builder) if _is_scattered(op, builder) else _product(op, builder)
-    return (with_bias_and_activation(op, value, builder),)
+    if op.of_call:
+        value = _scattered_of_call(op, builder)
+    else:
+        value = _scattered(op, builder) if _is_scattered(op, builder) else _product(op, builder)
+    return (_with_bias_and_activation(op, value, builder),)
 
 
-def with_bias_and_activation(op: CombinesEdges | AttendsEdges, value: ir.Value, builder: NodeBuilder) -> ir.Value:
-    """Return the nodes' sums over edges."""
+def emit_attend_edges(op: AttendEdgesOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """The softmax over edges by ScatterElements, then Gather, Mul and ScatterElements; Add and the activation.
+
+    Raises:
+        ValueError: the opset has no sums in ScatterElements.
+    """
+    # runtimes compare as soon as they add: torch writes maxima in opset 17
+    if builder.opset < SUMS_SINCE:
+        raise ValueError(f"{op.name} has no form in opset {builder.opset}")
+    edges = _edges_of_call(op.graph, builder) if op.of_call else _edges(op.graph, builder)
+    return (_with_bias_and_activation(op, _attended(op, edges, builder), builder),)
+
+
+def _with_bias_and_activation(op: OverEdgesOp, value: ir.Value, builder: NodeBuilder) -> ir.Value:
     if op.bias is not None:
         value = builder.node("Add", value, builder.bias(op.bias))
     return value if op.activation is None else emit_activation(op.activation, value, builder)
@@ -59,6 +98,49 @@ def _edges(graph: SSAValue, builder: NodeBuilder) -> Edges:
     return Edges(weights, *(builder.node(operator, positions, count) for operator in ("Mod", "Div")))
 
 
+def _edges_of_call(graph: SSAValue, builder: NodeBuilder) -> Edges:
+    made = _list_of(graph)
+    weights = None if made.factors is None else _column(made.factors, builder)
+    return Edges(weights, *(_flat(numbers, builder) for numbers in (made.from_nodes, made.to_nodes)))
+
+
+def _list_of(graph: SSAValue) -> EdgeListOp:
+    """Return the list that sorted edges are made of.
+
+    Raises:
+        ValueError: no sort yields them.
+    """
+    match graph.owner:
+        case SortEdgesOp(sources=SSAValue(owner=EdgeListOp() as edges)):
+            return edges
+        case _:
+            raise ValueError("edges that no pebble.sort_edges of a pebble.edge_list yields have no form in onnx")
+
+
+def _flat(numbers: SSAValue, builder: NodeBuilder) -> ir.Value:
+    return builder.node("Reshape", builder.operand(numbers), builder.integers([-1]))
+
+
+def _column(numbers: SSAValue, builder: NodeBuilder) -> ir.Value:
+    """Return a value of each edge as [edges, 1]."""
+    return builder.node("Reshape", builder.operand(numbers), builder.integers([-1, 1]))
+
+
+def _scattered_of_call(op: AggregateOp, builder: NodeBuilder) -> ir.Value:
+    edges, x = _list_of(op.graph), builder.operand(op.x)
+    messages = builder.node("Gather", x, _flat(edges.from_nodes, builder), axis=0)
+    if op.maximum is None and edges.factors is not None:
+        messages = builder.node("Mul", _column(edges.factors, builder), messages)
+    shape = builder.node("Shape", messages)
+    spread = builder.node("Expand", _column(edges.to_nodes, builder), shape)
+    start = builder.node("ConstantOfShape", builder.node("Shape", x), value=_fill(0.0))
+    if op.maximum is not None:
+        lowest = builder.node("ConstantOfShape", shape, value=_fill(LOWEST))
+        start = builder.node("ScatterElements", start, spread, lowest, axis=0, reduction="min")
+    reduction = "add" if op.maximum is None else "max"
+    return builder.node("ScatterElements", start, spread, messages, axis=0, reduction=reduction)
+
+
 def _scattered(op: AggregateOp, builder: NodeBuilder) -> ir.Value:
     *leading, targets, features = shape = shape_of(op.result)
     axis = len(shape) - 2
@@ -68,35 +150,18 @@ def _scattered(op: AggregateOp, builder: NodeBuilder) -> ir.Value:
     index = builder.node("Unsqueeze", target, builder.integers([1]))
     edges = len(op.edges.values)
     spread = builder.node("Expand", index, builder.integers([*leading, edges, features]))
-    start = builder.node("ConstantOfShape", builder.integers([*leading, targets, features]), value=fill_of(0.0))
+    start = builder.node("ConstantOfShape", builder.integers([*leading, targets, features]), value=_fill(0.0))
     if op.maximum is None:
         messages = builder.node("Mul", weights, messages)
         return builder.node("ScatterElements", start, spread, messages, axis=axis, reduction="add")
-    lowest = builder.node("ConstantOfShape", builder.integers([*leading, edges, features]), value=fill_of(LOWEST))
+    lowest = builder.node("ConstantOfShape", builder.integers([*leading, edges, features]), value=_fill(LOWEST))
     start = builder.node("ScatterElements", start, spread, lowest, axis=axis, reduction="min")
     return builder.node("ScatterElements", start, spread, messages, axis=axis, reduction="max")
 
 
-def emit_attend_edges(op: AttendEdgesOp, builder: NodeBuilder) -> tuple[ir.Value]:
-    """The softmax over edges by ScatterElements, then Gather, Mul and ScatterElements; Add and the activation.
-
-    Raises:
-        ValueError: the opset has no sums in ScatterElements.
-    """
-    return (attended(op, _edges(op.graph, builder), builder),)
-
-
-def attended(op: AttendsEdges, edges: Edges, builder: NodeBuilder) -> ir.Value:
-    """Return the nodes' values by attention over edges.
-
-    Raises:
-        ValueError: the opset has no sums in ScatterElements.
-    """
-    # runtimes compare as soon as they add: torch writes maxima in opset 17
-    if builder.opset < SUMS_SINCE:
-        raise ValueError(f"{op.name} has no form in opset {builder.opset}")
-    x, scores = (builder.operand(value) for value in op.operands[:2])
-    features, heads = shape_of(op.results[0])[1], op.softmax.heads
+def _attended(op: AttendEdgesOp, edges: Edges, builder: NodeBuilder) -> ir.Value:
+    x, scores = builder.operand(op.x), builder.operand(op.scores)
+    features, heads = shape_of(op.result)[1], op.softmax.heads
     bounds = builder.integers([heads]), builder.integers([2 * heads]), builder.integers([1])
     origin = builder.node("Slice", scores, builder.integers([0]), bounds[0], bounds[2])
     own = builder.node("Slice", scores, *bounds)
@@ -110,7 +175,7 @@ def attended(op: AttendsEdges, edges: Edges, builder: NodeBuilder) -> ir.Value:
     of_nodes = builder.node("Shape", origin)
 
     def scattered(values: ir.Value, start: float, reduction: str) -> ir.Value:
-        filled = builder.node("ConstantOfShape", of_nodes, value=fill_of(start))
+        filled = builder.node("ConstantOfShape", of_nodes, value=_fill(start))
         return builder.node("ScatterElements", filled, spread, values, axis=0, reduction=reduction)
 
     largest = scattered(logits, 0.0 if op.softmax.from_zero else LOWEST, "max")
@@ -123,11 +188,11 @@ def attended(op: AttendsEdges, edges: Edges, builder: NodeBuilder) -> ir.Value:
     messages = builder.node("Mul", builder.node("Unsqueeze", shares, builder.integers([2])), messages)
     index = builder.node("Unsqueeze", edges.targets, builder.integers([1, 2]))
     index = builder.node("Expand", index, builder.node("Shape", messages))
-    start = builder.node("ConstantOfShape", builder.node("Shape", view), value=fill_of(0.0))
+    start = builder.node("ConstantOfShape", builder.node("Shape", view), value=_fill(0.0))
     sums = builder.node("ScatterElements", start, index, messages, axis=0, reduction="add")
-    return with_bias_and_activation(op, builder.node("Reshape", sums, builder.integers([0, features])), builder)
+    return builder.node("Reshape", sums, builder.integers([0, features]))
 
 
-def fill_of(number: float) -> ir.TensorProtocol:
+def _fill(number: float) -> ir.TensorProtocol:
     """Return the value of a ConstantOfShape."""
     return ir.tensor(np.array([number], np.float32))

@@ -8,10 +8,7 @@ from xdsl.ir import Operation
 
 from ...dialect.ops.attention import AttentionOp, PastAttentionOp
 from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
-from ...dialect.ops.graphs.aggregate import AggregateOp
-from ...dialect.ops.graphs.attend_edges import AttendEdgesOp
-from ...dialect.ops.graphs.attend_sorted import AttendSortedOp
-from ...dialect.ops.graphs.edges_of_call import AggregateSortedOp, EdgeListOp, SortEdgesOp
+from ...dialect.ops.graphs import AggregateOp, AttendEdgesOp, EdgeListOp, SortEdgesOp
 from ...dialect.ops.grouped_layers import GroupedLayersOp
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
 from ...dialect.ops.layers import (
@@ -29,14 +26,8 @@ from ...dialect.ops.quantized_layers import QuantizedLayersOp
 from ...foundation.extensible_table import ExtensibleTable
 from ..writing.node_builder import NodeBuilder
 from .attention import emit_attention
-from .edges_of_call import (
-    emit_aggregate_sorted,
-    emit_attend_sorted,
-    emit_edge_list,
-    emit_sort_edges,
-)
 from .elementwise import emit_activate, emit_binary
-from .graphs import emit_aggregate, emit_attend_edges
+from .graphs import emit_aggregate, emit_attend_edges, emit_edge_list, emit_sort_edges
 from .images import emit_conv2d, emit_depthwise2d, emit_pool2d, emit_resample2d
 from .layers import emit_grouped_layers, emit_linear
 from .movement import (
@@ -87,8 +78,6 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
         AttendEdgesOp: emit_attend_edges,
         EdgeListOp: emit_edge_list,
         SortEdgesOp: emit_sort_edges,
-        AggregateSortedOp: emit_aggregate_sorted,
-        AttendSortedOp: emit_attend_sorted,
         ReshapeOp: emit_reshape,
         TransposeOp: emit_transpose,
         ConcatOp: emit_concat,

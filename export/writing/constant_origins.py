@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from xdsl.irdl import IRDLOperation
 
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from ...dialect.ops.graphs.attend_edges import OVER_EDGES
+from ...dialect.ops.graphs import OverEdgesOp
 from ...dialect.ops.grouped_layers import GroupedLayersOp
 from ...dialect.provenance import node_name, value_name
 from ..original import Array, Original
@@ -43,7 +43,7 @@ def origin_of(op: Constant, original: Original) -> ConstantOrigin:
     Raises:
         ValueError: the op is no constant.
     """
-    if all(isinstance(use.operation, OVER_EDGES) for use in op.result.uses):
+    if isinstance(op, SparseConstantOp) and all(isinstance(use.operation, OverEdgesOp) for use in op.result.uses):
         # a graph is written edge by edge: it may have too many nodes for a dense matrix
         return ConstantOrigin(value_name(op.result) or _role(op), Form.NEW)
     array = constant_array(op.result)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ...dialect.ops.constants import constant_array
-from ...dialect.ops.graphs.aggregate import graph_of
+from ...dialect.ops.graphs import graph_of
 from ...sparse.csr import CscMatrix
 from ..original import Array, Original, content_key
 from .compact_weights import compact_edges

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from llvmlite import ir
 
 from ...dialect.attributes.activations import ActivationAttr
-from ...dialect.ops.graphs.aggregate import LOWEST
+from ...dialect.ops.graphs import LOWEST
 from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import Code
 from ..llvm.flow import fold, loop, select

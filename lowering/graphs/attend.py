@@ -18,8 +18,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from ...dialect.attributes.activations import ActivationAttr
-from ...dialect.ops.graphs.aggregate import LOWEST
-from ...dialect.ops.graphs.attend_edges import EdgeSoftmax
+from ...dialect.ops.graphs import LOWEST, EdgeSoftmax
 from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import Code
 from ..llvm.flow import fold, loop, select

@@ -11,7 +11,7 @@ from typing import Final
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from ...dialect.ops.graphs.edges_of_call import EdgeListOp
+from ...dialect.ops.graphs import EdgeListOp
 from ...dialect.semantics.array_operators import MOST_INDICES
 from ...dialect.symbolic_sizes import ONE, SymbolicShape, product
 from ..calls.table import Failure, Problem

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from llvmlite import ir
@@ -87,12 +88,17 @@ class RowMajorStep:
     constant_table: Pointers
     """The table of the addresses of packed constants."""
     tile_constants: Callable[[TileOp], TileConstants]
-    pointers: dict[SSAValue, Floats]
-    """The address of each operand and result, row-major floats."""
+    parts: dict[SSAValue, Sequence[Floats]]
+    """The addresses of each operand and result: of row-major floats one, of edges those of all arrays."""
     scratch: Bytes
     rows: RowRange
     sharing: Sharing | None = None
     """The barrier and memory of threads that share rows; None where each has rows of its own."""
+
+    @cached_property
+    def pointers(self) -> dict[SSAValue, Floats]:
+        """The address of each operand and result, row-major floats."""
+        return {value: first for value, (first, *_) in self.parts.items()}
 
     def number(self, size: Size) -> Number:
         """Return a size of the call."""

@@ -1,5 +1,6 @@
 """Row-major buffers: inputs, outputs, temporaries and constants, and which values share one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -7,7 +8,9 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialect.ops.constants import is_constant
+from ...dialect.ops.graphs import EDGE_BUFFERS, EdgesType, SortEdgesOp
 from ...dialect.ops.movement import ReshapeOp
+from ...dialect.symbolic_sizes import Size, SymbolicShape, product
 
 
 class Copy(NamedTuple):
@@ -27,10 +30,10 @@ class RowMajorBuffers:
 
     func: FuncOp
     numbers: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
-    """The buffer of each value that has one of its own."""
+    """The buffer of each value that has one of its own, or the first of several."""
     copies: list[Copy] = field(default_factory=list[Copy])
     temporaries: list[SSAValue] = field(default_factory=list[SSAValue])
-    """The value that each temporary buffer is made for."""
+    """The values that temporary buffers are made for."""
 
     def __post_init__(self) -> None:
         arguments, returned = list(self.func.args), list(_return_of(self.func).operands)
@@ -42,12 +45,13 @@ class RowMajorBuffers:
                 self.copies.append(Copy(value, output))
             else:
                 self.numbers[owner] = len(arguments) + output
-        first = len(arguments) + len(returned)
+        following = len(arguments) + len(returned)
         for op in self.func.body.block.ops:
             for result in op.results:
                 if root(result) == result and not is_constant(result) and result not in self.numbers:
-                    self.numbers[result] = first + len(self.temporaries)
+                    self.numbers[result] = following
                     self.temporaries.append(result)
+                    following += buffer_count(result)
 
     def buffer(self, value: SSAValue) -> int:
         """Return the buffer of a value that is no constant."""
@@ -66,6 +70,19 @@ class RowMajorBuffers:
 
     def _copied(self, value: SSAValue) -> bool:
         return any(root(copy.value) == value for copy in self.copies)
+
+
+def buffer_count(value: SSAValue) -> int:
+    """Return how many buffers hold a value."""
+    return EDGE_BUFFERS if isinstance(value.type, EdgesType) else 1
+
+
+def buffer_sizes(value: SSAValue, shapes: Mapping[SSAValue, SymbolicShape]) -> list[Size]:
+    """Return the sizes of the buffers that hold a value, in numbers of four bytes."""
+    if isinstance(value.owner, SortEdgesOp):
+        nodes, edges = shapes[value][0], shapes[value.owner.sources][0]
+        return [nodes, nodes, edges, edges]
+    return [product(shapes[value])]
 
 
 def root(value: SSAValue) -> SSAValue:

@@ -17,7 +17,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Final
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp, ShapedType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -25,8 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 from ...dialect.ops.attention import Attention
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ...dialect.ops.foreign import ForeignOp
-from ...dialect.ops.graphs.aggregate import AggregateOp
-from ...dialect.ops.graphs.attend_edges import AttendEdgesOp
+from ...dialect.ops.graphs import AggregateOp, AttendEdgesOp, SortEdgesOp
 from ...dialect.ops.image_network import ImageNetworkOp
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp
@@ -126,7 +125,7 @@ def sizes_in(block: Block, known: Shapes, free: FreeSizes) -> Shapes:
     shapes = dict(known)
     symbolic: dict[SSAValue, SymbolicShape] = {value: tuple(map(Size.known, shape)) for value, shape in known.items()}
     for op in block.ops:
-        tensors = [result for result in op.results if isinstance(result.type, TensorType)]
+        tensors = [result for result in op.results if isinstance(result.type, ShapedType)]
         found: Sequence[SymbolicShape | None] = []
         if isinstance(op, ForeignOp):
             described = dict(zip(op.outputs, described_shapes(op), strict=True))
@@ -203,6 +202,8 @@ def _features(value: SSAValue) -> int:
 
 
 def _count(value: SSAValue, shapes: Shapes) -> int:
+    if isinstance(value.owner, SortEdgesOp):
+        value = value.owner.weights
     return prod(shapes[value]) if value in shapes and is_f32_tensor(value.type) else 0
 
 
@@ -220,10 +221,10 @@ def _operations(op: Operation, shapes: Mapping[SSAValue, tuple[int, ...]]) -> in
             return 2 * _entries(op.weight) * prod(shapes.get(op.results[0], ())[:-1])
         case Conv2dOp():
             return 2 * _entries(op.weight) * _pixels(op, shapes)
-        case AggregateOp():
+        case AggregateOp(of_call=False):
             features = shapes.get(op.x, (0,))
             return 2 * len(op.edges.values) * features[-1] * prod(features[:-2])
-        case AttendEdgesOp():
+        case AttendEdgesOp(of_call=False):
             # the scores twice, for the largest one and for the weights
             features, heads = shapes.get(op.x, (0, 0))[-1], op.heads.value.data
             return len(op.edges.values) * (2 * features + 6 * heads)

@@ -41,9 +41,7 @@ from ...dialect.ops.attention import Attention
 from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp
 from ...dialect.ops.foreign import INT64, ForeignOp
-from ...dialect.ops.graphs.attend_edges import OVER_EDGES
-from ...dialect.ops.graphs.attend_sorted import OVER_SORTED
-from ...dialect.ops.graphs.edges_of_call import EdgeListOp, SortEdgesOp
+from ...dialect.ops.graphs import EdgeListOp, OverEdges, OverEdgesOp, SortEdgesOp
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.movement import ReshapeOp
@@ -148,7 +146,7 @@ def _ends(op: Operation, ops: Collection[Operation]) -> bool:
     return all(use.operation not in ops for result in op.results for use in result.uses)
 
 
-LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | QuantizedConv2dOp | OVER_EDGES | OVER_SORTED
+LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | QuantizedConv2dOp | OverEdgesOp
 """Ops after which a network is called."""
 
 SMALL_DENSE: Final = 4096
@@ -301,13 +299,11 @@ def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
     # a network sorts its edges itself: numbers of nodes do not leave it
     if isinstance(op, ForeignOp | SparseNetworkOp | EdgeListOp | SortEdgesOp) or not op.results:
         return None
-    if isinstance(op, OVER_SORTED):
-        return rows.count(op.x)
     if isinstance(op, Attention):
         return rows.count(op.q) if len({rows.leading(value) for value in (op.q, op.k, op.v)}) == 1 else None
     if isinstance(op, QuantizedLayersOp):
         return rows.count(op.x)
-    if isinstance(op, OVER_EDGES):
+    if isinstance(op, OverEdges):
         # a graph between different nodes is a network of its own: no other op has rows of both
         before, after = (rows.count(value) for value in (op.x, op.result))
         return before if before == after else before * Size.symbol(f"%to {after}")
@@ -377,13 +373,13 @@ def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: 
 
 def _gains(op: Operation, rows: Rows, weight_bytes: int, known: _Known) -> bool:
     # quantized layers that gain nothing were left to the runtime
-    always = isinstance(op, QuantizedLayersOp | OVER_EDGES | OVER_SORTED)
+    always = isinstance(op, QuantizedLayersOp | OverEdgesOp)
     return always or (isinstance(op, LinearOp) and _has_sparse_kernels(op, rows, weight_bytes, known))
 
 
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
     apart = {value for op in ops if isinstance(op, Attention) for value in (op.mask, *op.past)}
-    apart |= {value for op in ops if isinstance(op, OVER_SORTED) for value in op.edges}
+    apart |= {op.graph for op in ops if isinstance(op, OverEdgesOp)}
     return len({rows.leading(value) for value in boundary_of(ops).inputs if value not in apart}) == 1
 
 
@@ -409,7 +405,7 @@ def _network(ops: Sequence[Operation], rows: Rows, gaining: set[Operation]) -> S
 
 def _sorts_of(ops: Sequence[Operation]) -> list[Operation]:
     """Return the sorts of edges that ops read, and the edges, in an order of execution."""
-    sorts = dict.fromkeys(op.begins.owner for op in ops if isinstance(op, OVER_SORTED))
+    sorts = dict.fromkeys(op.graph.owner for op in ops if isinstance(op, OverEdgesOp) and op.of_call)
     lists = dict.fromkeys(op.sources.owner for op in sorts if isinstance(op, SortEdgesOp))
     return [op for op in (*lists, *sorts) if isinstance(op, Operation)]
 
@@ -430,10 +426,9 @@ def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
 
 def _reason(ops: Sequence[Operation], gaining: set[Operation]) -> str:
     linear = [op for op in ops if isinstance(op, LinearOp | Conv2dOp | QuantizedConv2dOp)]
-    graphs = [op for op in ops if isinstance(op, OVER_EDGES)]
-    of_call = sum(isinstance(op, OVER_SORTED) for op in ops)
-    if of_call:
-        return f"{len(graphs) + of_call} sums over edges, {len(linear)} layers"
+    graphs = [op for op in ops if isinstance(op, OverEdgesOp)]
+    if any(op.of_call for op in graphs):
+        return f"{len(graphs)} sums over edges, {len(linear)} layers"
     if graphs:
         edges = sum(len(op.edges.values) for op in graphs)
         return f"{len(graphs)} sums over {edges} edges, {len(linear)} layers"

@@ -29,7 +29,7 @@ from xdsl.passes import ModulePass
 from ...dialect.attributes.row_panels import PanelsAttr
 from ...dialect.attributes.structure_facts import FactAttr
 from ...dialect.ops.constants import SparseConstantOp
-from ...dialect.ops.graphs.attend_edges import OVER_EDGES
+from ...dialect.ops.graphs import OverEdgesOp
 from ...sparse.csr import CsrPattern, Indices
 from ...sparse.patterns.bands_and_components import Connectivity
 from ...sparse.patterns.hidden_blocks import Groups, alike_inputs, row_groups, usual_height
@@ -145,7 +145,7 @@ class DiscoverStructure(ModulePass):
 
 def _is_graph(constant: SparseConstantOp) -> bool:
     readers = [use.operation for use in constant.result.uses]
-    return bool(readers) and all(isinstance(reader, OVER_EDGES) for reader in readers)
+    return bool(readers) and all(isinstance(reader, OverEdgesOp) for reader in readers)
 
 
 def _shared(rows: CsrPattern, panels: Sequence[Panel]) -> float:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp, ShapedType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
@@ -63,7 +63,7 @@ class NetworkRows:
 
     def shapes_of_results(self, op: Operation) -> dict[SSAValue, SymbolicShape]:
         """Return the shapes of an op's results that are tensors."""
-        tensors = [result for result in op.results if isinstance(result.type, TensorType)]
+        tensors = [result for result in op.results if isinstance(result.type, ShapedType)]
         if not isinstance(op, ForeignOp):
             # a sum of sizes has no name, as in a concat along the batch
             with suppress(VerifyException):

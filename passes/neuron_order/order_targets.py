@@ -21,7 +21,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialect.attributes.target_walk import TargetWalkAttr
-from ...dialect.ops.graphs.attend_edges import OVER_EDGES
+from ...dialect.ops.graphs import OverEdges
 from ...dialect.tensors import shape_of
 from ...kernels.graphs.aggregate_cost import FEATURE_BYTES
 from ...kernels.machine import Machine
@@ -44,7 +44,7 @@ class OrderTargets(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         known: dict[tuple[SSAValue, int], TargetWalkAttr | None] = {}
-        for sums in (found for found in op.walk() if isinstance(found, OVER_EDGES)):
+        for sums in (found for found in op.walk() if isinstance(found, OverEdges) and not found.of_call):
             nodes, features = shape_of(sums.x)[-2:]
             if sums.edges.shape[0] != sums.edges.shape[1] or nodes * features * FEATURE_BYTES <= self.l2_bytes:
                 continue

@@ -33,8 +33,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.attributes.product_order import GRAPH_FIRST, WEIGHTS_FIRST, ProductOrderAttr
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from ...dialect.ops.graphs.aggregate import NOTHING, AggregateOp, AtTargets
-from ...dialect.ops.graphs.edges_of_call import AggregateSortedOp, SortEdgesOp
+from ...dialect.ops.graphs import AggregateOp, AtTargets
 from ...dialect.ops.layers import LinearOp
 from ...dialect.provenance import origin_of, set_provenance, value_name
 from ...dialect.tensors import DYNAMIC, shape_of
@@ -175,14 +174,10 @@ WORTH_IT = 0.98
 """Share of the time of weights first up to which the graph comes first; at equal times weights first is faster."""
 
 
-OverGraph = AggregateOp | AggregateSortedOp
-"""Sums over the edges of a constant graph, or over those that a call brings."""
-
-
 class _Products(NamedTuple):
     """A product over a graph and one with weights, one right behind the other."""
 
-    aggregate: OverGraph
+    aggregate: AggregateOp
     linear: LinearOp
     first: str
 
@@ -202,15 +197,15 @@ class Associate(MachineOptions, ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         machine = self.machine
         multiply_weights(op, machine)
-        for aggregate in [found for found in op.walk() if isinstance(found, OverGraph)]:
+        for aggregate in [found for found in op.walk() if isinstance(found, AggregateOp)]:
             products = _products_of(aggregate)
             if products is not None:
                 _order(products, machine)
 
 
-def _products_of(aggregate: OverGraph) -> _Products | None:
+def _products_of(aggregate: AggregateOp) -> _Products | None:
     """Return an aggregation with the layer before it or behind it, where the two may change places."""
-    if aggregate.maximum is not None or not _is_known(aggregate):
+    if aggregate.maximum is not None:
         return None
     before, behind = aggregate.x.owner, aggregate.result.get_user_of_unique_use()
     if any(isinstance(op, LinearOp) and op.is_rounded for op in (before, behind)):
@@ -221,10 +216,6 @@ def _products_of(aggregate: OverGraph) -> _Products | None:
     if isinstance(behind, LinearOp) and behind.x is aggregate.result and weight_of(behind.weight) is not None:
         return _Products(aggregate, behind, GRAPH_FIRST) if aggregate.is_plain else None
     return None
-
-
-def _is_known(aggregate: OverGraph) -> bool:
-    return isinstance(aggregate, AggregateOp) or isinstance(aggregate.begins.owner, SortEdgesOp)
 
 
 def _order(products: _Products, machine: Machine) -> None:
@@ -244,31 +235,23 @@ def _order(products: _Products, machine: Machine) -> None:
     aggregate.order = ProductOrderAttr(chosen, times[chosen], times[left])
 
 
-def _work(aggregate: OverGraph, features: int) -> GraphWork:
+def _work(aggregate: AggregateOp, features: int) -> GraphWork:
     """Return the work of the sums with so many features."""
-    if isinstance(aggregate, AggregateSortedOp):
+    if aggregate.of_call:
         return work_of_call(features)
     return GraphWork(*aggregate.edges.shape, len(aggregate.edges.values), features)
 
 
-def _over_same(aggregate: OverGraph, x: SSAValue, after: AtTargets = NOTHING) -> OverGraph:
-    """Return the sums of other values over the same edges."""
-    if isinstance(aggregate, AggregateOp):
-        return AggregateOp(x, aggregate.graph, after)
-    assert isinstance(aggregate.begins.owner, SortEdgesOp)
-    return AggregateSortedOp(x, aggregate.begins.owner, after)
-
-
-def _swapped(products: _Products) -> OverGraph:
+def _swapped(products: _Products) -> AggregateOp:
     """Let the product that comes last come first; bias and activation come last as before. Return the aggregation."""
     aggregate, linear, first = products
     if first == WEIGHTS_FIRST:
-        inner = aggregation = _over_same(aggregate, linear.x)
+        inner = aggregation = AggregateOp(linear.x, aggregate.graph)
         outer = LinearOp(inner.result, linear.weight, aggregate.bias, aggregate.activation)
         last, earlier = aggregate, linear
     else:
         inner = LinearOp(aggregate.x, linear.weight)
-        outer = aggregation = _over_same(aggregate, inner.result, AtTargets(linear.bias, linear.activation))
+        outer = aggregation = AggregateOp(inner.result, aggregate.graph, AtTargets(linear.bias, linear.activation))
         last, earlier = linear, aggregate
     set_provenance(inner, origin_of(last), [_inner_name(last)])
     set_provenance(outer, origin_of(earlier), [value_name(last.results[0])])

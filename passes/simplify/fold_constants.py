@@ -27,7 +27,7 @@ from xdsl.rewriter import Rewriter
 
 from ...dialect.ops.axis_maps import HasAxisMap
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
-from ...dialect.ops.graphs.aggregate import AggregateOp
+from ...dialect.ops.graphs import AggregateOp
 from ...dialect.provenance import origin_of, set_provenance, value_name
 from ...dialect.semantics.interpreter import evaluate
 from ...dialect.tensors import shape_of, size_of

@@ -27,9 +27,7 @@ from xdsl.passes import ModulePass
 
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp
-from ...dialect.ops.graphs.aggregate import AggregateOp
-from ...dialect.ops.graphs.attend_edges import OVER_EDGES
-from ...dialect.ops.graphs.attend_sorted import OVER_SORTED
+from ...dialect.ops.graphs import AggregateOp, OverEdges, OverEdgesOp
 from ...dialect.tensors import shape_of
 from ...sparse.csr import CscMatrix
 from ...sparse.edges import EdgeList
@@ -37,9 +35,6 @@ from ..analysis.per_feature_constants import entries_per_feature, single_entry
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.parameters import place_constant
 from ..rewriting.replacing import absorb
-
-OverGraph = OVER_EDGES | OVER_SORTED
-"""Ops that take bias and activation; only sums over the edges of a constant graph take more."""
 
 
 class FuseAggregations(ModulePass):
@@ -49,7 +44,7 @@ class FuseAggregations(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for aggregate in [found for found in op.walk() if isinstance(found, OverGraph)]:
+        for aggregate in [found for found in op.walk() if isinstance(found, OverEdges)]:
             while _takes_reader(aggregate):
                 pass
         _share_graphs(op)
@@ -59,7 +54,7 @@ class FuseAggregations(ModulePass):
 def _share_graphs(module: ModuleOp) -> None:
     """Let aggregations over equal graphs read the first one's constant."""
     known: dict[Attribute, SSAValue] = {}
-    for aggregate in (found for found in module.walk() if isinstance(found, OVER_EDGES)):
+    for aggregate in (found for found in module.walk() if isinstance(found, OverEdgesOp)):
         if isinstance(aggregate.graph.owner, SparseConstantOp):
             graph = aggregate.graph.owner
             key = ArrayAttr([graph.result_type, graph.pointers, graph.rows, graph.values])
@@ -67,7 +62,7 @@ def _share_graphs(module: ModuleOp) -> None:
             aggregate.operands[position] = known.setdefault(key, aggregate.graph)
 
 
-def _takes_reader(aggregate: OverGraph) -> bool:
+def _takes_reader(aggregate: OverEdges) -> bool:
     if aggregate.activation is not None:
         return False
     reader = aggregate.result.get_user_of_unique_use()
@@ -77,7 +72,9 @@ def _takes_reader(aggregate: OverGraph) -> bool:
         case BinaryOp() if reader.result.type == aggregate.result.type:
             other = reader.right if reader.left is aggregate.result else reader.left
             if not _is_bias(aggregate, reader, other) and not (
-                isinstance(aggregate, AggregateOp) and (_is_scale(aggregate, reader) or _is_self(aggregate, reader))
+                isinstance(aggregate, AggregateOp)
+                and not aggregate.of_call
+                and (_is_scale(aggregate, reader) or _is_self(aggregate, reader))
             ):
                 return False
         case _:
@@ -86,7 +83,7 @@ def _takes_reader(aggregate: OverGraph) -> bool:
     return True
 
 
-def _is_bias(aggregate: OverGraph, reader: BinaryOp, other: SSAValue) -> bool:
+def _is_bias(aggregate: OverEdgesOp, reader: BinaryOp, other: SSAValue) -> bool:
     """Take a sum with a constant per feature as the bias."""
     entries = entries_per_feature(other) if isinstance(reader, AddOp) else None
     if entries is None or aggregate.bias is not None:
@@ -172,7 +169,7 @@ def _set_graph(aggregate: AggregateOp, graph: CscMatrix) -> None:
     aggregate.operands[1] = place_constant(SparseConstantOp(graph), aggregate, aggregate.graph)
 
 
-def _move_before(value: SSAValue, aggregate: OverGraph) -> None:
+def _move_before(value: SSAValue, aggregate: OverEdgesOp) -> None:
     """Let a constant stand before an aggregation that it stood behind."""
     owner, block = value.owner, aggregate.parent
     if isinstance(owner, ConstantOp) and block is not None and not owner.is_before_in_block(aggregate):

@@ -16,8 +16,7 @@ from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.attention import AttentionOp, Heads, Weighting
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp, AtTargets
-from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp, EdgeSoftmax
+from redpebble.dialect.ops.graphs import AggregateOp, AtTargets, AttendEdgesOp, EdgeSoftmax
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
 from redpebble.dialect.ops.layers import BatchMatmulTransposeBOp, LayerNormOp, SoftmaxOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp, TransposeOp

@@ -4,7 +4,7 @@ import onnxruntime
 import pytest
 
 import redpebble
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs import AggregateOp
 from redpebble.frontend.import_model import import_model
 from redpebble.models import zoo
 from redpebble.models.graph_network import GraphNetwork

@@ -6,9 +6,7 @@ from typing import NamedTuple
 from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
-from ...dialect.ops.graphs.aggregate import CombinesEdges
-from ...dialect.ops.graphs.attend_edges import OVER_EDGES
-from ...dialect.ops.graphs.attend_sorted import OVER_SORTED
+from ...dialect.ops.graphs import AggregateOp, OverEdges
 from ...dialect.provenance import node_name
 from ...dialect.tensors import shape_of
 from ...kernels.graphs.aggregate_cost import EDGES_OF_NODE, NODES_OF_CALL
@@ -28,23 +26,21 @@ class EdgeLine(NamedTuple):
 
 def edge_lines(module: ModuleOp) -> list[EdgeLine]:
     """Return the ops over edges of a simplified module."""
-    ops = [op for op in module.walk() if isinstance(op, OVER_EDGES | OVER_SORTED)]
+    ops = [op for op in module.walk() if isinstance(op, OverEdges)]
     return [EdgeLine(node_name(op), *_counts(op), shape_of(op.x)[-1], _order(op)) for op in ops]
 
 
-def _counts(op: OVER_EDGES | OVER_SORTED) -> tuple[int | None, int | None]:
+def _counts(op: OverEdges) -> tuple[int | None, int | None]:
     """Return the numbers of nodes and edges; None for those of the call."""
-    if isinstance(op, OVER_SORTED):
-        return None, None
-    return op.edges.shape[1], len(op.edges.values)
+    return (None, None) if op.of_call else (op.edges.shape[1], len(op.edges.values))
 
 
-def _order(op: OVER_EDGES | OVER_SORTED) -> str:
-    if not isinstance(op, CombinesEdges):
+def _order(op: OverEdges) -> str:
+    if not isinstance(op, AggregateOp):
         return "scores and weights of edges computed where they are used"
     if op.order is None:
         return "no layer beside it may change places with it"
-    of_call = f" ({NODES_OF_CALL:,} nodes of {EDGES_OF_NODE} edges)" if isinstance(op, OVER_SORTED) else ""
+    of_call = f" ({NODES_OF_CALL:,} nodes of {EDGES_OF_NODE} edges)" if op.of_call else ""
     return op.order.sentence + of_call
 
 

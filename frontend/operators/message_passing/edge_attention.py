@@ -10,7 +10,7 @@ y    = ScatterElements(zeros, targets, Unsqueeze(q, -1) * Gather(view, sources),
 ```
 
 The last node becomes `pebble.attend_edges` on h and on scores h a, a linear layer: `pebble-associate` lets it read what
-h is made of, where that takes less time. Edges that a call brings are sorted, for `pebble.attend_sorted`.
+h is made of, where that takes less time. Edges that a call brings are sorted.
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ....dialect.attributes.activations import ActivationAttr
-from ....dialect.ops.graphs.aggregate import SUMS_SINCE
-from ....dialect.ops.graphs.attend_edges import AttendEdgesOp, EdgeSoftmax
-from ....dialect.ops.graphs.attend_sorted import AttendSortedOp
+from ....dialect.ops.graphs import SUMS_SINCE, AttendEdgesOp, EdgeSoftmax
 from ....dialect.ops.layers import LinearOp
 from ....dialect.symbolic_sizes import Size, SymbolicShape
 from ...folding.known_sizes import is_known
@@ -138,12 +136,12 @@ def _attended(match: Match) -> SSAValue:
     if edges.of_call:
         if not conversion.scope.takes_edges(SUMS_SINCE):
             raise Mismatch("edges that are constants", "those of a call")
-        result = conversion.emit(AttendSortedOp(x, scores, edges.sorted(conversion, x), softmax)).result
+        graph = edges.sorted(conversion, x)
     elif not is_known(count):
         raise Mismatch("a known number of nodes", f"{count}")
     else:
         graph = edges.constant(conversion, (int(count.coefficient), int(count.coefficient)))
-        result = conversion.emit(AttendEdgesOp(x, scores, graph, softmax)).result
+    result = conversion.emit(AttendEdgesOp(x, scores, graph, softmax)).result
     conversion.replaces(match.nodes)
     return conversion.reshape(result, sizes)
 

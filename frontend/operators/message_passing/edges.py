@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ....dialect.ops.constants import ConstantOp
-from ....dialect.ops.graphs.aggregate import LOWEST
-from ....dialect.ops.graphs.edges_of_call import EdgeListOp, SortEdgesOp
+from ....dialect.ops.graphs import LOWEST, EdgeListOp, SortEdgesOp
 from ....dialect.provenance import value_name
 from ....dialect.shape_inference import described_by
 from ....dialect.symbolic_sizes import DIMS, Size
@@ -210,7 +209,7 @@ class Edges(NamedTuple):
         variant = f"{counts}{' unique' if unique else ''}"
         return conversion.emit_sparse(lambda: edges.matrix(counts, unique=unique), f"graph.{_digest(edges)}", variant)
 
-    def sorted(self, conversion: Conversion, x: SSAValue) -> SortEdgesOp:
+    def sorted(self, conversion: Conversion, x: SSAValue) -> SSAValue:
         """Return edges of a call between the nodes of x, sorted by targets; an earlier layer may have them.
 
         Raises:
@@ -231,11 +230,11 @@ class Edges(NamedTuple):
             if isinstance(known, EdgeListOp) and known.parent is not None:
                 found = next((one.operation for one in known.sources.uses), None)
                 if isinstance(found, SortEdgesOp) and _same(known.operands, [nodes, sources, targets, *weights]):
-                    return found
+                    return found.result
         edges = EdgeListOp(nodes, sources, targets, next(iter(weights), None))
         name = f"edges.{value_name(sources) or self.sources.name}"
         edges.attributes[DIMS] = described_by([(Size.symbol(name),)] * 3)
-        return conversion.emit(SortEdgesOp(nodes, conversion.emit(edges)))
+        return conversion.emit(SortEdgesOp(nodes, conversion.emit(edges))).result
 
 
 def _unshaped(match: Match, value: onnx_ir.Value) -> onnx_ir.Value:

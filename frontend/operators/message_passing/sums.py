@@ -7,10 +7,10 @@ result   = ScatterElements(zeros, targets, messages, "add")  or ScatterND; targe
 result   = ScatterElements(lowest, targets, messages, "max") `lowest` where an edge ends, else 0
 ```
 
-The last node becomes `pebble.aggregate` over a sparse constant of all edges, or `pebble.aggregate_sorted` where a call
+The last node becomes `pebble.aggregate` over a sparse constant of all edges, or over `!pebble.edges` where a call
 brings them, `edge_index` as an input. A product with a sparse constant on the left, `MatMul(A, x)` and
-`com.microsoft.SparseToDenseMatMul`, becomes the former, too. Indices are read where an exporter put them: the index of
-every feature is compared with that of the first one, and `Expand` is not run.
+`com.microsoft.SparseToDenseMatMul`, is one with a constant graph, too. Indices are read where an exporter put them: the
+index of every feature is compared with that of the first one, and `Expand` is not run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,7 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from ....dialect.ops.graphs.aggregate import MAXIMA_SINCE, SUMS_SINCE, AggregateOp
-from ....dialect.ops.graphs.edges_of_call import AggregateSortedOp
+from ....dialect.ops.graphs import MAXIMA_SINCE, SUMS_SINCE, AggregateOp
 from ....dialect.symbolic_sizes import Size, SymbolicShape
 from ....sparse.csr import CscMatrix
 from ...folding.known_sizes import is_known, shape_words
@@ -127,11 +126,11 @@ def _aggregated(conversion: Conversion, pattern: NodePattern) -> Sequence[SSAVal
             raise NotCovered("expected edges that are constants, got those of a call")
         if rank != 2 or start != sizes or not is_known(sizes[1]):
             raise NotCovered(f"expected zeros for each node and feature of {shape_words(sizes)}, got {_words(start)}")
-        conversion.replaces(match.nodes)
-        return [conversion.emit(AggregateSortedOp(x, edges.sorted(conversion, x), maximum=maximum)).result]
-    if not is_known(sizes[-2]) or not all(map(is_known, start)):
+        graph = edges.sorted(conversion, x)
+    elif not is_known(sizes[-2]) or not all(map(is_known, start)):
         raise NotCovered(f"expected known numbers of nodes, got {shape_words(sizes)} and {shape_words(start)}")
-    graph = edges.constant(conversion, (int(sizes[-2].coefficient), int(start[-2].coefficient)), unique=maximum)
+    else:
+        graph = edges.constant(conversion, (int(sizes[-2].coefficient), int(start[-2].coefficient)), unique=maximum)
     conversion.replaces(match.nodes)
     return [conversion.emit(AggregateOp(x, graph, maximum=maximum)).result]
 

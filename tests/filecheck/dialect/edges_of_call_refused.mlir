@@ -18,7 +18,7 @@ func.func @main(%x: tensor<?x8xf32>, %i: !pebble.value<"tensor(int64)">) {
 
 func.func @main(%x: tensor<4x8x1xf32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
   // CHECK: nodes 4x8x1, expected rank 2
-  %b, %e, %f, %g = pebble.sort_edges of %x, %i, %i, %w : (tensor<4x8x1xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> (tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>)
+  %e = pebble.sort_edges of %x, %i, %i, %w : (tensor<4x8x1xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> !pebble.edges
   func.return
 }
 
@@ -26,78 +26,47 @@ func.func @main(%x: tensor<4x8x1xf32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
 
 func.func @main(%x: tensor<4x8xf32>, %i: tensor<?xi32>, %w: tensor<7xf32>) {
   // CHECK: edges 7, expected the same for all, of rank 1
-  %b, %e, %f, %g = pebble.sort_edges of %x, %i, %i, %w : (tensor<4x8xf32>, tensor<?xi32>, tensor<?xi32>, tensor<7xf32>) -> (tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>)
+  %e = pebble.sort_edges of %x, %i, %i, %w : (tensor<4x8xf32>, tensor<?xi32>, tensor<?xi32>, tensor<7xf32>) -> !pebble.edges
   func.return
 }
 
 // -----
 
-func.func @main(%x: tensor<4x8xf32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
-  // CHECK: result 5, expected 4
-  %b, %e, %f, %g = pebble.sort_edges of %x, %i, %i, %w : (tensor<4x8xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> (tensor<4xi32>, tensor<5xi32>, tensor<?xi32>, tensor<?xf32>)
-  func.return
-}
-
-// -----
-
-func.func @main(%x: tensor<4x?xf32>, %b: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+func.func @main(%x: tensor<4x?xf32>, %e: !pebble.edges) {
   // CHECK: input 4x?, expected nodes and a known last axis
-  %y = pebble.aggregate_sorted %x, %b, %b, %i, %w : (tensor<4x?xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x?xf32>
+  %y = pebble.aggregate %x, %e : (tensor<4x?xf32>, !pebble.edges) -> tensor<4x?xf32>
   func.return
 }
 
 // -----
 
-func.func @main(%x: tensor<4x8xf32>, %b: tensor<4xi32>, %e: tensor<5xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
-  // CHECK: nodes 5, expected 4
-  %y = pebble.aggregate_sorted %x, %b, %e, %i, %w : (tensor<4x8xf32>, tensor<4xi32>, tensor<5xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x8xf32>
-  func.return
-}
-
-// -----
-
-func.func @main(%x: tensor<4x8xf32>, %b: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<9xf32>) {
-  // CHECK: weights 9, expected ?
-  %y = pebble.aggregate_sorted %x, %b, %b, %i, %w : (tensor<4x8xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<9xf32>) -> tensor<4x8xf32>
-  func.return
-}
-
-// -----
-
-func.func @main(%x: tensor<4x8xf32>, %b: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>, %c: tensor<4xf32>) {
+func.func @main(%x: tensor<4x8xf32>, %e: !pebble.edges, %c: tensor<4xf32>) {
   // CHECK: bias 4, expected 8
-  %y = pebble.aggregate_sorted %x, %b, %b, %i, %w bias %c : (tensor<4x8xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>, tensor<4xf32>) -> tensor<4x8xf32>
+  %y = pebble.aggregate %x, %e bias %c : (tensor<4x8xf32>, !pebble.edges, tensor<4xf32>) -> tensor<4x8xf32>
   func.return
 }
 
 // -----
 
-func.func @main(%x: tensor<4x8xf32>, %b: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+func.func @main(%x: tensor<4x8xf32>, %e: !pebble.edges) {
   // CHECK: result 4x9, expected 4x8
-  %y = pebble.aggregate_sorted %x, %b, %b, %i, %w : (tensor<4x8xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x9xf32>
+  %y = pebble.aggregate %x, %e : (tensor<4x8xf32>, !pebble.edges) -> tensor<4x9xf32>
   func.return
 }
 
 // -----
 
-func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x6xf32>, %b: tensor<4xi32>, %e: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x6xf32>, %e: !pebble.edges) {
   // CHECK: 3 heads of 8 features, expected a divisor
-  %y = pebble.attend_sorted %x, %s, %b, %e, %i, %w heads 3 : (tensor<4x8xf32>, tensor<4x6xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x8xf32>
+  %y = pebble.attend_edges %x, %s, %e heads 3 : (tensor<4x8xf32>, tensor<4x6xf32>, !pebble.edges) -> tensor<4x8xf32>
   func.return
 }
 
 // -----
 
-func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x5xf32>, %b: tensor<4xi32>, %e: tensor<4xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
+func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x5xf32>, %e: !pebble.edges) {
   // CHECK: scores 4x5, expected 4x4
-  %y = pebble.attend_sorted %x, %s, %b, %e, %i, %w heads 2 : (tensor<4x8xf32>, tensor<4x5xf32>, tensor<4xi32>, tensor<4xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x8xf32>
+  %y = pebble.attend_edges %x, %s, %e heads 2 : (tensor<4x8xf32>, tensor<4x5xf32>, !pebble.edges) -> tensor<4x8xf32>
   func.return
 }
 
-// -----
-
-func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x4xf32>, %b: tensor<4xi32>, %e: tensor<5xi32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
-  // CHECK: nodes 5, expected 4
-  %y = pebble.attend_sorted %x, %s, %b, %e, %i, %w heads 2 : (tensor<4x8xf32>, tensor<4x4xf32>, tensor<4xi32>, tensor<5xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<4x8xf32>
-  func.return
-}

@@ -8,7 +8,7 @@ import pytest
 from onnx import numpy_helper
 
 import redpebble
-from redpebble.dialect.ops.graphs.edges_of_call import AggregateSortedOp, SortEdgesOp
+from redpebble.dialect.ops.graphs import AggregateOp, SortEdgesOp
 from redpebble.driver.native_build import native_build
 from redpebble.frontend.import_model import import_model
 from redpebble.options import Options
@@ -52,7 +52,7 @@ def test_every_export_with_edges_as_an_input_agrees_with_onnxruntime(path: Path)
 def test_layers_of_one_graph_sort_its_edges_once() -> None:
     ops = list(native_build(read(EXPORTS / "gcn.input.dynamo.onnx.gz"), Options()).module.walk())
     assert len([op for op in ops if isinstance(op, SortEdgesOp)]) == 1
-    assert len([op for op in ops if isinstance(op, AggregateSortedOp)]) == 2
+    assert len([op for op in ops if isinstance(op, AggregateOp)]) == 2
 
 
 @pytest.mark.parametrize(
@@ -75,3 +75,9 @@ def test_other_sums_are_none_over_edges_of_a_call(text: str, message: str) -> No
     proto = model(6, text)
     proto.graph.initializer.append(numpy_helper.from_array(np.arange(6).reshape(1, 6), "r"))
     assert message in " ".join(import_model(proto, foreign="prologue").reasons.values())
+
+
+def test_a_portable_model_keeps_the_names_of_its_edges() -> None:
+    proto = model(6, SUM)
+    graph = redpebble.optimize(proto, target="portable").model.graph
+    assert [value.name for value in graph.inputs] == [value.name for value in proto.graph.input]

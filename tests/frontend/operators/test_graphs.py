@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 import redpebble
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp
+from redpebble.dialect.ops.graphs import AggregateOp
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.frontend.import_model import import_model
 from redpebble.ort.any_model import session

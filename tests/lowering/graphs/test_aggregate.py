@@ -10,7 +10,7 @@ from xdsl.ir import Block, SSAValue
 import redpebble
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.graphs.aggregate import AggregateOp, AtTargets
+from redpebble.dialect.ops.graphs import AggregateOp, AtTargets
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.driver.native_build import native_build
 from redpebble.lowering.code_key import code_key

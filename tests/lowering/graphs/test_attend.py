@@ -8,8 +8,7 @@ from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.graphs.aggregate import AtTargets
-from redpebble.dialect.ops.graphs.attend_edges import AttendEdgesOp, EdgeSoftmax
+from redpebble.dialect.ops.graphs import AtTargets, AttendEdgesOp, EdgeSoftmax
 from redpebble.dialect.tensors import f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.graphs.attend import head_blocks

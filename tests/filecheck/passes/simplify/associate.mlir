@@ -50,11 +50,11 @@ func.func @denormal_weights_in_a_row(%x: tensor<64x16xf32>) -> tensor<64x16xf32>
 // CHECK-LABEL: func.func @edges_of_a_call
 func.func @edges_of_a_call(%x: tensor<?x64xf32>, %i: !pebble.value<"tensor(int64)">, %j: !pebble.value<"tensor(int64)">, %b: tensor<2xf32>) -> tensor<?x2xf32> {
   %s, %t, %v = pebble.edge_list of %x from %i to %j {pebble.dims = [["e"], ["e"], ["e"]]} : (tensor<?x64xf32>, !pebble.value<"tensor(int64)">, !pebble.value<"tensor(int64)">) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xf32>)
-  %p, %e, %f, %g = pebble.sort_edges of %x, %s, %t, %v : (tensor<?x64xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>)
+  %e = pebble.sort_edges of %x, %s, %t, %v : (tensor<?x64xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> !pebble.edges
   %w = pebble.constant dense<1.0> : tensor<64x2xf32>
   // CHECK: [[H:%.*]] = pebble.linear %x, %w :
-  // CHECK-NEXT: %y = pebble.aggregate_sorted [[H]], %p, %e, %f, %g bias %b activation <relu> order <weights first, us = {{.*}}, otherwise = {{.*}}> :
-  %h = pebble.aggregate_sorted %x, %p, %e, %f, %g : (tensor<?x64xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<?x64xf32>
+  // CHECK-NEXT: %y = pebble.aggregate [[H]], %e bias %b activation <relu> order <weights first, us = {{.*}}, otherwise = {{.*}}> :
+  %h = pebble.aggregate %x, %e : (tensor<?x64xf32>, !pebble.edges) -> tensor<?x64xf32>
   %y = pebble.linear %h, %w bias %b activation <relu> : (tensor<?x64xf32>, tensor<64x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }

@@ -46,11 +46,11 @@ func.func @attention(%x: tensor<2x4xf32>, %s: tensor<2x2xf32>) -> tensor<2x4xf32
 // CHECK-LABEL: func.func @edges_of_a_call
 func.func @edges_of_a_call(%x: tensor<?x4xf32>, %i: !pebble.value<"tensor(int64)">, %j: !pebble.value<"tensor(int64)">) -> tensor<?x4xf32> {
   %s, %t, %v = pebble.edge_list of %x from %i to %j {pebble.dims = [["e"], ["e"], ["e"]]} : (tensor<?x4xf32>, !pebble.value<"tensor(int64)">, !pebble.value<"tensor(int64)">) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xf32>)
-  %p, %e, %f, %g = pebble.sort_edges of %x, %s, %t, %v : (tensor<?x4xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>)
+  %e = pebble.sort_edges of %x, %s, %t, %v : (tensor<?x4xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> !pebble.edges
   %b = pebble.constant dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>
-  // CHECK: %y = pebble.aggregate_sorted %x, %p, %e, %f, %g bias %b activation <relu> :
+  // CHECK: %y = pebble.aggregate %x, %e bias %b activation <relu> :
   // CHECK-NEXT: func.return %y
-  %h = pebble.aggregate_sorted %x, %p, %e, %f, %g : (tensor<?x4xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> tensor<?x4xf32>
+  %h = pebble.aggregate %x, %e : (tensor<?x4xf32>, !pebble.edges) -> tensor<?x4xf32>
   %c = pebble.add %h, %b : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
   %y = pebble.activate <relu> %c : (tensor<?x4xf32>) -> tensor<?x4xf32>
   func.return %y : tensor<?x4xf32>

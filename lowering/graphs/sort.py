@@ -1,4 +1,4 @@
-"""Edges that a call brings: a counting sort by their targets, and sums and means over what is sorted.
+"""Edges that a call brings: a counting sort by their targets.
 
 ```
 ends[t]   = edges of t                               a pass over the targets of all edges
@@ -18,24 +18,13 @@ from typing import Final
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from ...dialect.ops.graphs.attend_sorted import OVER_SORTED, AttendSortedOp
-from ...dialect.ops.graphs.edges_of_call import SortEdgesOp
+from ...dialect.ops.graphs import SortEdgesOp
 from ...dialect.semantics.array_operators import MOST_INDICES
-from ...dialect.symbolic_sizes import Size
-from ...dialect.tensors import DYNAMIC, shape_of
-from ..llvm.flow import call, fold, loop, select, when
-from ..llvm.values import FLOAT_BYTES, I32, NULL, Floats, Ints, Number
+from ..llvm.flow import fold, loop, select, when
+from ..llvm.values import I32, Ints, Number
 from ..program import TiledRows, TileTime
 from ..tiles.row_major import RowMajorStep, Sharing
-from .aggregate import AggregateForm, Edges, LastEdge, NodeValues, Range, aggregate_rows
-from .attend import AttendForm, ScoredValues, attend_rows
-from .step import FETCH_FROM
-
-TARGETS: Final = 64
-"""Nodes that a thread takes at once."""
-
-TARGETS_US: Final = 40.0
-"""Microseconds of these, about."""
+from .aggregate import Range
 
 EDGE_US: Final = 0.004
 """Microseconds in which one thread sorts an edge."""
@@ -97,8 +86,9 @@ class SortStep:
     def _places(self) -> tuple[Number, Number, Ints, Ints]:
         """Return the numbers of nodes and edges, and the addresses of both results for nodes."""
         op, shapes = self.op, self.step.sizes.shapes
-        nodes, edges = (self.step.number(shapes[value][0]) for value in (op.begins, op.sources))
-        return nodes, edges, self._integers(op.begins), self._integers(op.ends)
+        nodes, edges = (self.step.number(shapes[value][0]) for value in (op.nodes, op.sources))
+        begins, ends, *_ = self.step.parts[op.result]
+        return nodes, edges, begins.cast(Ints), ends.cast(Ints)
 
     def _integers(self, value: SSAValue) -> Ints:
         return self.step.pointers[value].cast(Ints)
@@ -116,8 +106,9 @@ class SortStep:
     def _spread(self, cursors: Ints, edges: Range) -> None:
         """Emit the pass that puts edges into their places."""
         op, targets = self.op, self._integers(self.op.targets)
-        sources, sorted_sources = self._integers(op.sources), self._integers(op.sorted_sources)
-        weights, sorted_weights = self.step.pointers[op.weights], self.step.pointers[op.sorted_weights]
+        *_, sorted_sources, sorted_weights = self.step.parts[op.result]
+        sources, sorted_sources = self._integers(op.sources), sorted_sources.cast(Ints)
+        weights = self.step.pointers[op.weights]
         last = edges.end - 1
         with loop(edges.end - edges.begin) as done:
             edge = last - done
@@ -133,63 +124,7 @@ def _nothing(place: Number) -> Number:
     return Number(place.builder, ir.Constant(I32, 0))
 
 
-@dataclass(frozen=True)
-class SortedStep:
-    """The code of an op over sorted edges, whose rows are targets."""
-
-    op: OVER_SORTED
-    step: RowMajorStep
-
-    def emit(self, begin: Number, end: Number) -> None:
-        """Emit what targets get, from `begin` to the one before `end`."""
-        op, pointers = self.op, self.step.pointers
-        bias = self.step.null() if op.bias is None else pointers[op.bias]
-        scores = pointers[op.scores] if isinstance(op, AttendSortedOp) else NULL
-        edges = self.step.number(self.step.sizes.shapes[op.sources][0])
-        tables = [pointers[value] for value in op.edges]
-        call(self._function(), pointers[op.x], bias, pointers[op.result], scores, *tables, edges, begin, end)
-
-    def _function(self) -> ir.Function:
-        op, code = self.op, self.step.code
-        nodes, features = shape_of(op.x)
-        fetches, biased = nodes == DYNAMIC or nodes * features * FLOAT_BYTES > FETCH_FROM, op.bias is not None
-        if isinstance(op, AttendSortedOp):
-            form = AttendForm(features, op.softmax, op.activation, biased, fetches)
-        else:
-            form = AggregateForm(features, op.activation, biased, op.maximum is not None, fetches)
-
-        @code.kernel(f"sorted_{form.key}")
-        def kernel(
-            values: NodeValues,
-            scores: Floats,
-            begins: Ints,
-            ends: Ints,
-            sources: Ints,
-            weights: Floats,
-            edges: Number,
-            targets: Range,
-        ) -> None:
-            sorted_edges = Edges(begins, sources, weights, LastEdge(ends, edges - 1))
-            if isinstance(form, AttendForm):
-                scored = ScoredValues(values.x, scores, values.bias, values.y)
-                attend_rows(code, form, sorted_edges, scored, targets)
-            else:
-                aggregate_rows(code, form, sorted_edges, values, targets)
-
-        return kernel
-
-
 def sort_tiles() -> TiledRows:
     """Return how threads may share a sort, whose rows are edges: no range of them is one by itself."""
     times = TileTime(1, 1, EDGE_US, EDGE_US / 2), TileTime(MOST_INDICES, MOST_INDICES, EDGE_US, EDGE_US)
     return TiledRows(times, MOST_INDICES + 1)
-
-
-def sorted_sum_tiles() -> TiledRows:
-    """Return how threads may cut targets."""
-    return TiledRows((TileTime(TARGETS, 1, TARGETS_US),), 1)
-
-
-def sorted_sum_rows(sizes: tuple[Size, ...]) -> Size:
-    """Return the rows of the step for a result of these sizes."""
-    return sizes[0]

@@ -1,1 +1,0 @@
-"""Ops over the nodes of a graph."""
