@@ -18,7 +18,6 @@ from ..dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
 from ..foundation.extensible_table import ExtensibleTable
 from .attention.step import (
     AttentionStep,
-    Range,
     attention_rows,
     attention_scratch_bytes,
     attention_tiles,
@@ -36,7 +35,7 @@ from .graphs.sort import SortStep, sort_tiles
 from .graphs.step import EdgeStep, edge_rows, edge_tiles
 from .images.step import ImageStep, image_tiles
 from .llvm.call_tables import SizeTable
-from .llvm.values import Longs
+from .llvm.values import Floats, Longs
 from .program import EqualSizes, TiledRows
 from .quantized.step import QuantizedStep, quantized_rows, quantized_scratch_bytes, quantized_tiles
 from .tiles import row_major
@@ -90,10 +89,8 @@ def _images(op: ImageNetworkOp, step: RowMajorStep) -> int:
 
 
 def _attention(op: Attention, step: RowMajorStep) -> int:
-    addresses, scratch = {value: pointer.value for value, pointer in step.pointers.items()}, step.scratch
-    tables = step.sizes, step.size_table
-    attention = AttentionStep(step.code, scratch.builder, *tables, op, addresses, scratch.value)
-    attention.emit(Range(*(row.value for row in step.rows)))
+    attention = AttentionStep(step.code, step.sizes, step.size_table, op, step.pointers, step.scratch.cast(Floats))
+    attention.emit(*step.rows)
     return attention_scratch_bytes(op)
 
 

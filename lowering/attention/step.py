@@ -7,19 +7,20 @@ ceil(begin N / rows) to ceil(end N / rows). So all blocks are whole, and none is
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from itertools import pairwise
+from typing import Final
 
-from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from ...dialect.ops.attention import Attention
 from ...dialect.symbolic_sizes import Size, SymbolicShape
 from ...dialect.tensors import shape_of
-from ..llvm.builder import POINTER, Code, counted_loop, float_at, i64
+from ..llvm.builder import Code
 from ..llvm.call_tables import SizeTable
-from ..llvm.values import Longs
+from ..llvm.flow import call, loop, select, when
+from ..llvm.values import NULL, Floats, Longs, Number
 from ..program import EqualSizes, TiledRows, TileTime
-from .block import BlockArguments, query_block
+from .block import BlockArguments, Past, query_block
 from .form import WIDTHS, AttentionForm, BufferOffsets
 
 WIDEST: Final = WIDTHS[-1]
@@ -68,128 +69,105 @@ def attention_scratch_bytes(op: Attention) -> int:
     return BufferOffsets.of(AttentionForm.of(op), WIDEST).total_bytes
 
 
-class Range(NamedTuple):
-    """Rows of the step from `begin` to the one before `end`."""
-
-    begin: ir.Value
-    end: ir.Value
-
-
 @dataclass(frozen=True)
 class AttentionStep:
     """The code of a step."""
 
     code: Code
-    builder: ir.IRBuilder
     sizes: SizeTable
     size_table: Longs
     op: Attention
-    pointers: dict[SSAValue, ir.Value]
+    pointers: Mapping[SSAValue, Floats]
     """The address of each operand and result, row-major floats."""
-    scratch: ir.Value
+    scratch: Floats
 
-    def emit(self, rows: Range) -> None:
+    def emit(self, begin: Number, end: Number) -> None:
         """Emit the blocks that stand for some rows."""
-        builder, heads = self.builder, i64(self.op.head_counts.queries)
+        heads = self.op.head_counts.queries
         samples, queries, _ = (self._value(size) for size in self.sizes.shapes[self.op.q])
-        of_head = self._blocks(queries)
-        pairs = builder.mul(samples, heads)
-        blocks, all_rows = builder.mul(pairs, of_head), builder.mul(pairs, queries)
-        with builder.if_then(builder.icmp_signed(">", all_rows, i64(0))):
-            first, end = (_divided_up(builder, builder.mul(row, blocks), all_rows) for row in rows)
-            with counted_loop(builder, builder.sub(end, first)) as done:
-                number = builder.add(first, done)
-                pair, block = builder.udiv(number, of_head), builder.urem(number, of_head)
-                sample, head = builder.udiv(pair, heads), builder.urem(pair, heads)
-                self._emit_block(sample, head, builder.mul(block, i64(WIDEST)))
+        of_head = queries.divided_up(WIDEST)
+        pairs = samples * heads
+        blocks, all_rows = pairs * of_head, pairs * queries
+        with when(all_rows > 0):
+            first, stop = ((row * blocks).divided_up(all_rows) for row in (begin, end))
+            with loop(stop - first) as done:
+                number = first + done
+                pair, block = number // of_head, number % of_head
+                self._emit_block(pair // heads, pair % heads, block * WIDEST)
 
-    def _blocks(self, queries: ir.Value) -> ir.Value:
-        return _divided_up(self.builder, queries, i64(WIDEST))
+    def _value(self, size: Size) -> Number:
+        return self.sizes.number(self.size_table, size)
 
-    def _value(self, size: Size) -> ir.Value:
-        return self.sizes.number(self.size_table, size).value
-
-    def _emit_block(self, sample: ir.Value, head: ir.Value, query: ir.Value) -> None:
+    def _emit_block(self, sample: Number, head: Number, query: Number) -> None:
         """Emit a block of queries from one on, by the narrowest code that takes them all."""
-        builder, op = self.builder, self.op
-        shared = i64(op.head_counts.queries // op.head_counts.keys)
-        key_head = builder.udiv(head, shared)
-        form, queries, keys = (
-            AttentionForm.of(op),
-            *(self._value(self.sizes.shapes[value][1]) for value in (op.q, op.k)),
-        )
-        left = builder.sub(queries, query)
+        op, form = self.op, AttentionForm.of(self.op)
+        key_head = head // (op.head_counts.queries // op.head_counts.keys)
+        queries, keys = (self._value(self.sizes.shapes[value][1]) for value in (op.q, op.k))
+        left = queries - query
         mask, mask_stride, mask_key_stride = self._mask(sample, head, query)
+        query_stride, key_stride, value_stride, result_stride = (
+            query.constant(shape_of(value)[2]) for value in (op.q, op.k, op.v, op.result)
+        )
+        first_key = query.constant(0)
         arguments = BlockArguments(
             queries=self._row(op.q, (sample, query, head), form.key_size),
-            keys=self._row(op.k, (sample, i64(0), key_head), form.key_size),
-            values=self._row(op.v, (sample, i64(0), key_head), form.value_size),
+            keys=self._row(op.k, (sample, first_key, key_head), form.key_size),
+            values=self._row(op.v, (sample, first_key, key_head), form.value_size),
             mask=mask,
             result=self._row(op.result, (sample, query, head), form.value_size),
             scratch=self.scratch,
-            query_stride=i64(shape_of(op.q)[2]),
-            key_stride=i64(shape_of(op.k)[2]),
-            value_stride=i64(shape_of(op.v)[2]),
+            query_stride=query_stride,
+            key_stride=key_stride,
+            value_stride=value_stride,
             mask_stride=mask_stride,
             mask_key_stride=mask_key_stride,
-            result_stride=i64(shape_of(op.result)[2]),
-            query_count=builder.select(builder.icmp_signed("<", left, i64(WIDEST)), left, i64(WIDEST)),
+            result_stride=result_stride,
+            query_count=left.smaller(WIDEST),
             key_count=keys,
             first_query=query,
-            **self._past(sample, key_head),
+            past=self._past(sample, key_head),
         )
         self._call_narrowest(form, arguments)
 
-    def _past(self, sample: ir.Value, key_head: ir.Value) -> dict[str, ir.Value]:
-        """Return the arguments that say where keys and values of the past are, and how many."""
-        builder, op = self.builder, self.op
+    def _past(self, sample: Number, key_head: Number) -> Past:
+        op = self.op
         if not op.past:
-            nothing = ir.Constant(POINTER, None)
-            return {"past_keys": nothing, "past_values": nothing, "past_count": i64(0)}
+            return Past(self._nothing, self._nothing, sample.constant(0))
         count = self._value(self.sizes.shapes[op.past[0]][2])
-        pair = builder.add(builder.mul(sample, i64(op.head_counts.keys)), key_head)
-        keys, values = (
-            float_at(builder, self.pointers[value], builder.mul(builder.mul(pair, count), i64(shape_of(value)[3])))
-            for value in op.past
-        )
-        return {"past_keys": keys, "past_values": values, "past_count": count}
+        pair = sample * op.head_counts.keys + key_head
+        keys, values = (self.pointers[value].at(pair * count * shape_of(value)[3]) for value in op.past)
+        return Past(keys, values, count)
+
+    @property
+    def _nothing(self) -> Floats:
+        return Floats(self.scratch.builder, NULL)
 
     def _call_narrowest(self, form: AttentionForm, arguments: BlockArguments) -> None:
-        builder = self.builder
-        for less, width in zip((0, *WIDTHS), WIDTHS, strict=False):
-            count = arguments.query_count
-            above, within = builder.icmp_signed(">", count, i64(less)), builder.icmp_signed("<=", count, i64(width))
-            with builder.if_then(builder.and_(above, within)):
-                builder.call(query_block(self.code, form, width), list(arguments))
+        count = arguments.query_count
+        for less, width in pairwise((0, *WIDTHS)):
+            with when((count > less) & (count <= width)):
+                call(query_block(self.code, form, width), arguments)
 
-    def _row(self, value: SSAValue, position: tuple[ir.Value, ir.Value, ir.Value], features: int) -> ir.Value:
+    def _row(self, value: SSAValue, position: tuple[Number, Number, Number], features: int) -> Floats:
         """Return the address of the features of a head, in a row of a sample."""
-        builder, (sample, row, head) = self.builder, position
-        index = builder.add(builder.mul(sample, self._value(self.sizes.shapes[value][1])), row)
-        start = builder.mul(index, i64(shape_of(value)[2]))
-        return float_at(builder, self.pointers[value], builder.add(start, builder.mul(head, i64(features))))
+        sample, row, head = position
+        index = sample * self._value(self.sizes.shapes[value][1]) + row
+        return self.pointers[value].at(index * shape_of(value)[2] + head * features)
 
-    def _mask(self, sample: ir.Value, head: ir.Value, query: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    def _mask(self, sample: Number, head: Number, query: Number) -> tuple[Floats, Number, Number]:
         """Return the mask's entries for a query, and the distances to those of the next query and of the next key.
 
         They are 0 where all have the same.
         """
-        builder, mask = self.builder, self.op.mask
+        mask, nowhere = self.op.mask, query.constant(0)
         if mask is None:
-            return ir.Constant(POINTER, None), i64(0), i64(0)
+            return self._nothing, nowhere, nowhere
         _, heads, queries, keys = sizes = [self._value(size) for size in self.sizes.shapes[mask]]
-        head_stride = builder.mul(queries, keys)
-        strides = (builder.mul(heads, head_stride), head_stride, keys, i64(1))
+        head_stride = queries * keys
+        strides = (heads * head_stride, head_stride, keys, query.constant(1))
         # an axis of size 1 stands for all indices
-        own = [
-            builder.select(builder.icmp_signed("==", size, i64(1)), i64(0), stride)
-            for size, stride in zip(sizes, strides, strict=True)
-        ]
-        offset: ir.Value = i64(0)
+        own = [select(size == 1, 0, stride) for size, stride in zip(sizes, strides, strict=True)]
+        offset = nowhere
         for index, stride in zip((sample, head, query), own, strict=False):
-            offset = builder.add(offset, builder.mul(index, stride))
-        return float_at(builder, self.pointers[mask], offset), own[2], own[3]
-
-
-def _divided_up(builder: ir.IRBuilder, number: ir.Value, divisor: ir.Value) -> ir.Value:
-    return builder.udiv(builder.sub(builder.add(number, divisor), i64(1)), divisor)
+            offset = offset + index * stride
+        return self.pointers[mask].at(offset), own[2], own[3]

@@ -20,11 +20,6 @@ def emit_split(code: WordCode) -> None:
     _emit_split(code)
 
 
-def _divided_up(number: Number, divisor: Number) -> Number:
-    """Return the quotient of a number and a positive one, rounded up."""
-    return (number + divisor - 1) // divisor
-
-
 def _emit_tiles(code: WordCode) -> None:
     """Emit `tiles (step, rows, word, narrow) -> ns`: the estimate in `word` for the tiles made of some rows.
 
@@ -59,14 +54,14 @@ def _emit_try_chunks(code: WordCode) -> None:
     @code.function()
     def try_chunks(frame: Frame, step: Step, split: Split, columns: Number, narrow: Number, best: Words) -> None:
         header, rows, threads = frame.header, split.rows, frame.threads
-        tiles = _divided_up(rows, threads * columns).smaller(_divided_up(header.chunk_rows, columns))
+        tiles = rows.divided_up(threads * columns).smaller(header.chunk_rows.divided_up(columns))
         chunk = tiles * columns
-        chunks = _divided_up(rows, chunk)
+        chunks = rows.divided_up(chunk)
         last = rows - (chunks - 1) * chunk
         # the time is that of the longest chunk, as often as a thread takes one
         others, own, word = code.words(), code.words(), Width.serial_ns
         longest = code.number("tiles", step, chunk, word, others).larger(code.number("tiles", step, last, word, own))
-        rounds = _divided_up(chunks, threads) * longest
+        rounds = chunks.divided_up(threads) * longest
         time = rounds + header.start_ns
         is_same = others[0] == 0
         is_same &= own[0] == narrow

@@ -38,12 +38,8 @@ def _products(pairs: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
     steps, builder = range(MOST_CONNECTIONS + 1), work.x.builder
     # a switch to the step from which as many are left as there are connections
     start = builder.block
-    flow = Blocks(builder, *(f"left{step}" for step in steps), "never")
-    switch = builder.switch(work.count.narrow(I32).value, flow.blocks["never"])
-    for step in steps:
-        switch.add_case(ir.Constant(I32, step), flow.blocks[f"left{step}"])
-    flow.at("never")
-    builder.unreachable()
+    flow = Blocks(builder, *(f"left{step}" for step in steps))
+    flow.switch(work.count.narrow(I32), {f"left{step}": [step] for step in steps})
     # the steps, the last one first, as weights and offsets count back from their ends
     flow.at(f"left{steps[-1]}")
     from_ends = replace(work, weights=work.weights_end, offsets=work.offsets_end)

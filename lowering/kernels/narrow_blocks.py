@@ -77,9 +77,7 @@ def _products(fours: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
     start = builder.block
     flow = Blocks(builder, "sums", *(f"step{step}" for step in range(STEPS)), "again")
     first = select(work.count == 0, STEPS, skipped).narrow(I32)
-    switch = builder.switch(first.value, flow.blocks["sums"])
-    for step in range(STEPS):
-        switch.add_case(ir.Constant(I32, step), flow.blocks[f"step{step}"])
+    flow.switch(first, {f"step{step}": [step] for step in range(STEPS)}, "sums")
     last = _emit_rounds(fours, work, entry, flow, start)
     return flow.merged({start: initial, flow.blocks[f"step{STEPS - 1}"]: last.sums})
 

@@ -4,7 +4,7 @@ Whatever is carried, merged or chosen is a value of `values`, an `ir.Value` (a v
 named tuple of such, nested as one likes: what comes out has the form of what goes in.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar, cast, overload
 
@@ -98,26 +98,52 @@ def merged(builder: ir.IRBuilder, incoming: dict[ir.Block, State]) -> State:
 
 
 class Blocks:
-    """Blocks of a flow that is no loop or branch of this module, by name; they stand in the order of the names."""
+    """Blocks of a flow that is no loop or branch of this module, by name; they stand in the order of the names.
+
+    Other blocks that a `switch` goes to stand where the code goes on in them.
+    """
 
     def __init__(self, builder: ir.IRBuilder, *names: str) -> None:
         self.builder = builder
         self.blocks = {name: builder.append_basic_block(name) for name in names}
+        self._placed = set(names)
 
     def at(self, name: str) -> None:
         """Go on in a block."""
+        if name not in self._placed:
+            self.builder.function.blocks.append(self.blocks[name])
+            self._placed.add(name)
         self.builder.position_at_end(self.blocks[name])
+
+    def go(self, name: str) -> ir.Block:
+        """Go to a block; return the block before."""
+        self.builder.branch(self.blocks[name])
+        return self.builder.block
 
     def enter(self, name: str) -> ir.Block:
         """Go to a block, and on in it; return the block before."""
-        before = self.builder.block
-        self.builder.branch(self.blocks[name])
+        before = self.go(name)
         self.at(name)
         return before
 
     def branch(self, condition: Truth, then: str, otherwise: str) -> None:
         """Go to one of two blocks."""
         self.builder.cbranch(condition.value, self.blocks[then], self.blocks[otherwise])
+
+    def switch(self, number: Number, cases: Mapping[str, Iterable[int]], otherwise: str | None = None) -> None:
+        """Go to the block of a number; to another one where it has none, or nowhere, as it always has one."""
+        switch = self.builder.switch(number.value, self.blocks[otherwise] if otherwise else self._nowhere())
+        for name, numbers in cases.items():
+            if name not in self.blocks:
+                self.blocks[name] = ir.Block(self.builder.function, name)
+            for one in numbers:
+                switch.add_case(ir.Constant(number.value.type, one), self.blocks[name])
+
+    def _nowhere(self) -> ir.Block:
+        block = self.builder.append_basic_block("never")
+        with self.builder.goto_block(block):
+            self.builder.unreachable()
+        return block
 
     def merged(self, incoming: dict[ir.Block, State]) -> State:
         """Return the state that comes from blocks before; there may be more blocks that `come_back`."""
@@ -148,19 +174,16 @@ def _number(builder: ir.IRBuilder, number: int) -> Number:
     return Number(builder, i64(number))
 
 
-def choose(number: Number, cases: Iterable[tuple[str, Sequence[int], Callable[[], None]]]) -> None:
+def choose(number: Number, cases: Iterable[tuple[str, Iterable[int], Callable[[], None]]]) -> None:
     """Emit the case of a number, of all that have a name, some numbers and an effect; nothing for other numbers."""
-    builder = number.builder
-    done = builder.append_basic_block("done")
-    choice = builder.switch(number.value, done)
-    for name, numbers, effect in cases:
-        case = builder.append_basic_block(name)
-        for one in numbers:
-            choice.add_case(ir.Constant(number.value.type, one), case)
-        builder.position_at_end(case)
+    known = list(cases)
+    flow = Blocks(number.builder, "done")
+    flow.switch(number, {name: numbers for name, numbers, _ in known}, "done")
+    for name, _, effect in known:
+        flow.at(name)
         effect()
-        builder.branch(done)
-    builder.position_at_end(done)
+        flow.go("done")
+    flow.at("done")
 
 
 def call(function: ir.Function, *arguments: Argument) -> None:

@@ -120,6 +120,10 @@ class Number(Value):
     def __floordiv__(self, other: "Number | int") -> "Number":
         return Number(self.builder, self.builder.udiv(self.value, self._operand(other)))
 
+    def divided_up(self, other: "Number | int") -> "Number":
+        """Return the quotient rounded up."""
+        return (self + other - 1) // other
+
     def __mod__(self, other: "Number | int") -> "Number":
         return Number(self.builder, self.builder.urem(self.value, self._operand(other)))
 

@@ -20,7 +20,7 @@ from llvmlite import ir
 
 from ..cpu_target import CpuTarget
 from .intrinsics import call_intrinsic
-from .values import FLOAT, FLOAT_BYTES, Float, Floats, Number, unwrapped
+from .values import FLOAT, FLOAT_BYTES, Float, Floats, Number, Truth, unwrapped
 
 Operand: TypeAlias = ir.Value | Float | float
 """A vector value, or a number that stands for a vector of it."""
@@ -196,9 +196,9 @@ class Lanes:
         """Return where `x` is NaN."""
         return self.builder.fcmp_unordered("uno", self.splat(x), self.splat(x))
 
-    def select(self, condition: ir.Value, then: Operand, otherwise: Operand) -> ir.Value:
+    def select(self, condition: ir.Value | Truth, then: Operand, otherwise: Operand) -> ir.Value:
         """Return `then` in the lanes where `condition` holds, `otherwise` in the others."""
-        return self.builder.select(condition, self.splat(then), self.splat(otherwise))
+        return self.builder.select(unwrapped(condition), self.splat(then), self.splat(otherwise))
 
     def ints(self, value: int) -> ir.Constant:
         """Return an integer vector with `value` in every lane."""

@@ -96,6 +96,7 @@ class Function(GlobalValue):
     def insert_basic_block(self, before: int, name: str = "") -> Block: ...
 
 class Block(NamedValue):
+    def __init__(self, parent: Function, name: str = "") -> None: ...
     parent: Function
     instructions: list[Instruction]
     terminator: Terminator | None
