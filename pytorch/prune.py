@@ -118,11 +118,12 @@ def _pruned(weight: PrunableWeight, inputs: Tensor | None, sparsity: Sparsity, s
         sparse = solver.solve(dense, empty if inputs is None else inputs, sparsity)
     else:
         sparse = dense * sparsity.mask(dense.square())
+    # the dense matrix is the parameter itself: the loss is taken before that changes
+    loss = loss_of(dense, sparse, inputs) if inputs is not None and inputs.dim() == 2 else None
     with torch.no_grad():
         weight.parameter.copy_(weight.as_stored(sparse))
     set_mask(weight.modules, weight.as_stored(sparse != 0))
-    is_known = inputs is not None and inputs.dim() == 2
-    return _reported(weight, loss_of(dense, sparse, inputs) if is_known else None)
+    return _reported(weight, loss)
 
 
 def _reported(weight: PrunableWeight, loss: float | None) -> PrunedWeight:
