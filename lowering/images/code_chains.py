@@ -1,72 +1,68 @@
-"""Elementwise work of image networks that ends with codes: chains of ops, whose values in between are in registers."""
+"""Elementwise work of image networks that ends with codes: chains of ops, whose values in between are in registers.
+
+A chain that reads the codes of one value alone may be a look-up of each byte:
+
+line      c0 c1 ... c63                        the codes of 64 positions
+table     t0 ... t127, t128 ... t255           two registers for each half of all codes
+halves    t[c & 127], t[128 + (c & 127)]       vpermi2b for each half
+chosen    by the highest bit of each code      a blend
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 from llvmlite import ir
+from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.ops.elementwise import ActivateOp, BinaryOp
-from ...dialect.ops.images import Spread, spreads_of
+from ...dialect.attributes.activations import CODES, OF_FEW_INSTRUCTIONS
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp, rounds_to_codes
+from ...dialect.ops.images import Spread
+from ...dialect.semantics.interpreter import evaluate
 from ...kernels.tile_widths import PIXELS
+from ..cpu_target import CpuTarget
 from ..kernels.elementwise import ARITHMETIC
 from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import Code
-from ..llvm.call_tables import values_of_constant
 from ..llvm.flow import call, loop
-from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, I32, Bytes, Float, Floats, Int, Number
+from ..llvm.intrinsics import call_intrinsic
+from ..llvm.values import BYTE, FLOAT_BYTES, I32, Bytes, Float, Floats, Int, Number
+from ..quantized.byte_lanes import LOOK_UP_IN_PAIRS
 from ..quantized.rounding import Rounding
-from .code_tables import looking_up, packed_table, table_gains, table_of
 from .found_codes import words_of
-from .image_code import ImageCode
-from .lines import CodeValues, joined_bytes
+from .image_code import ImageCode, spreads_in_network
+from .lines import LINE, CodeValues, joined_bytes, load_line
 from .stored_codes import Stored, source_of
 
 
 def emit_chain(image: ImageCode, chain: Sequence[Operation]) -> None:
-    """Emit elementwise work that ends with codes, tile by tile; what is in between is in registers alone.
-
-    Raises:
-        ValueError: an operand is neither an image nor spread over its pixels.
-    """
-    first, last = chain[0], chain[-1]
-    codes, target = image.memory.stored.codes[last.results[0]], image.memory.views[last.results[0]]
-    source = source_of(chain, image.memory.stored.codes)
+    """Emit elementwise work that ends with codes, tile by tile; what is in between is in registers alone."""
+    stored, result = image.memory.stored.codes, chain[-1].results[0]
+    source, channels = source_of(chain, stored), image.memory.views[result].channels
     if source is not None and table_gains(chain, image.code.target):
-        _emit_look_up(image, chain, source)
+        codes = table_of(chain, (source, stored[source]), stored[result])
+        (table,) = image.arrays(("table of codes", codes), partial(packed_table, codes))
+
+        def look_up(number: Number, there: Bytes) -> None:
+            call(looking_up(image.code), image.operand(source, "tile", number), table, there, channels)
+
+        image.each_tile(result, look_up)
         return
-    spreads = spreads_of(first) if isinstance(first, BinaryOp) else ("tile",)
-    if spreads is None:
-        raise ValueError(f"{first.name} inside a pebble.image_network has operands that are no images")
+    spreads = spreads_in_network(chain[0]) if isinstance(chain[0], BinaryOp) else ("tile",)
     operands = [
-        _Operand(image, value, spread, image.memory.stored.codes.get(value))
-        for value, spread in zip(first.operands, spreads, strict=True)
+        _Operand(image, value, spread, stored.get(value))
+        for value, spread in zip(chain[0].operands, spreads, strict=True)
     ]
     function = _chain_code(image.code, chain, [one.kind for one in operands])
-    bounds = words_of(image, last.results[0], codes).bounds
+    bounds = words_of(image, result, stored[result]).bounds
 
-    def tile(number: Number) -> None:
-        there = image.tile(target, number)
-        call(function, there, bounds, target.channels, [one.argument(number) for one in operands])
-        image.clear(last.results[0], number, there)
+    def tile(number: Number, there: Bytes) -> None:
+        call(function, there, bounds, channels, [one.argument(number) for one in operands])
 
-    image.each(target.plane.tiles, tile)
-
-
-def _emit_look_up(image: ImageCode, chain: Sequence[Operation], source: SSAValue) -> None:
-    """Emit what a chain makes of the codes of one value."""
-    result, stored = chain[-1].results[0], image.memory.stored.codes
-    codes = table_of(chain, (source, stored[source]), stored[result])
-    (table,) = image.arrays(("table of codes", codes), partial(packed_table, codes))
-    before, after = (image.memory.views[value] for value in (source, result))
-
-    def tile(number: Number) -> None:
-        there = image.tile(after, number)
-        call(looking_up(image.code), image.tile(before, number), table, there, after.channels)
-        image.clear(result, number, there)
-
-    image.each(after.plane.tiles, tile)
+    image.each_tile(result, tile)
 
 
 class _Argument(NamedTuple):
@@ -77,26 +73,25 @@ class _Argument(NamedTuple):
     zero: Int
 
 
+@dataclass(frozen=True)
 class _Operand:
-    """An operand of elementwise work."""
+    """An operand of elementwise work; `codes` are those that it is stored as."""
 
-    def __init__(self, image: ImageCode, value: SSAValue, spread: Spread, codes: Stored | None) -> None:
-        self._image, self._value, self._spread = image, value, spread
-        self.kind = spread if codes is None else "codes" if spread == "tile" else "first_code"
-        self._scale, self._zero = (1.0, 0) if codes is None else (codes.scale, codes.zero)
+    image: ImageCode
+    value: SSAValue
+    spread: Spread
+    codes: Stored | None
+
+    @property
+    def kind(self) -> str:
+        """How a chain reads it."""
+        return self.spread if self.codes is None else "codes" if self.spread == "tile" else "first_code"
 
     def argument(self, number: Number) -> _Argument:
         """Return the operand for a tile."""
-        builder = number.builder
-        scale = Float(builder, ir.Constant(FLOAT, self._scale))
-        return _Argument(self._address(number), scale, Int(builder, ir.Constant(I32, self._zero)))
-
-    def _address(self, number: Number) -> Bytes:
-        image, value = self._image, self._value
-        if self._spread in ("tile", "first_column"):
-            return image.tile(image.memory.views[value], number if self._spread == "tile" else 0)
-        owner = value.owner if isinstance(value.owner, Operation) else None
-        return image.arrays((value, "values"), values_of_constant, owner)[0]
+        builder, codes = number.builder, Stored(1.0, 0) if self.codes is None else self.codes
+        scale, zero = codes.constants
+        return _Argument(self.image.operand(self.value, self.spread, number), Float(builder, scale), Int(builder, zero))
 
 
 def _chain_code(code: Code, chain: Sequence[Operation], kinds: Sequence[str]) -> ir.Function:
@@ -151,3 +146,51 @@ def _read(kind: str, operand: Bytes, values: CodeValues, where: _Where) -> ir.Va
             return lanes.splat(floats[where.row])
         case _:
             return lanes.splat(floats[0])
+
+
+def table_gains(chain: Sequence[Operation], target: CpuTarget) -> bool:
+    """Return whether a look-up is faster than the work: always where an instruction does it, or where that is long."""
+    long = [op for op in chain if isinstance(op, ActivateOp) and not rounds_to_codes(op)]
+    is_long = any(op.activation.kind not in OF_FEW_INSTRUCTIONS for op in long)
+    return "avx512vbmi" in target.extensions or is_long
+
+
+def table_of(chain: Sequence[Operation], source: tuple[SSAValue, Stored], target: Stored) -> bytes:
+    """Return the code that a chain makes of each code of the value that it reads."""
+    value, codes = source
+    steps = np.arange(CODES, dtype=np.float32) - np.float32(codes.zero)
+    known: dict[SSAValue, NDArray[np.float32]] = {value: steps * np.float32(codes.scale)}
+    for op in chain:
+        (result,) = evaluate(op, [known[operand] for operand in op.operands], np.float32)
+        known[op.results[0]] = result.astype(np.float32)
+    multiples = known[chain[-1].results[0]] / np.float32(target.scale)
+    return (target.attribute.steps(multiples) + np.float32(target.zero)).astype(np.uint8).tobytes()
+
+
+def packed_table(codes: bytes, _: Operation | None) -> list[NDArray[np.generic]]:
+    """Return a table as the array that code reads."""
+    return [np.frombuffer(codes, np.uint8)]
+
+
+def looking_up(code: Code) -> ir.Function:
+    """Return `void (x, table, y, channels)`: the bytes of a table for the codes of a tile."""
+
+    @code.kernel("look_up_codes")
+    def kernel(x: Bytes, table: Bytes, y: Bytes, channels: Number) -> None:
+        if "avx512vbmi" not in code.target.extensions:
+            with loop(channels * PIXELS) as place:
+                y[place] = table.narrow(x[place])
+            return
+        parts = [load_line(table.at(start)) for start in range(0, CODES, PIXELS)]
+        half = ir.Constant(LINE, [CODES // 2] * PIXELS)
+        with loop(channels) as channel:
+            row = channel * PIXELS
+            line = load_line(x.at(row))
+            low, high = (
+                call_intrinsic(x.builder, LOOK_UP_IN_PAIRS, LINE, [parts[first], line, parts[first + 1]])
+                for first in (0, 2)
+            )
+            chosen = x.builder.select(x.builder.icmp_unsigned("<", line, half), low, high)
+            y.at(row).store(chosen, PIXELS)
+
+    return kernel

@@ -1,12 +1,11 @@
 """Convolutions: the windows of a tile next to each other, the kernel of a linear layer on them, the residual."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
-from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
+from ...dialect.ops.images import Conv2dOp
 from ...dialect.tensors import shape_of
 from ...kernels.families import is_dense
 from ...kernels.formats import count_blocks
@@ -15,13 +14,12 @@ from ..kernels.elementwise import activate
 from ..kernels.kernel_form import LinearForm
 from ..kernels.table import code_of, kernel_at
 from ..llvm.flow import call, loop
-from ..llvm.values import NULL, Bytes, Floats, Index, Longs, Number
+from ..llvm.values import Bytes, Index, Longs, Number
 from . import packing
-from .geometry import Phases, Plane
+from .geometry import Plane
 from .image_code import ImageCode
 from .layers import adding
-from .memory import View, needs_phases
-from .windows import WindowForm, Work, windows
+from .window_layers import Channels, Windows
 
 CUT: Final = (count_blocks.FAMILY.name,)
 """Families whose kernels go on with the sums of another call."""
@@ -30,37 +28,16 @@ INPUTS_AT_ONCE: Final = 128
 """Rows of windows that stay in the first-level cache: half of it."""
 
 
-class Channels(NamedTuple):
-    """Channels from the first one on."""
-
-    first: Index
-    number: Index
-
-
 TILES_A_THREAD: Final = 4
 """Tiles of a layer for each thread from which on nothing else is cut."""
 
 
 def emit_convolution(image: ImageCode, op: Conv2dOp) -> None:
     """Emit the windows of each tile next to each other, the kernel on them, the residual and the activation."""
-    source, phases = _source(image, op)
-    target = image.memory.views[op.result]
-    borders = _borders(image, op, target.plane)
-    form, shares = _form(op, "copy", source, phases), len(borders) - 1
-
-    is_direct = phases.reads_tiles(source.plane, target.plane)
-
-    def windows_of(tile: Number, first: Number, count: Number) -> Bytes:
-        """Emit the windows of some channels, and return where they are."""
-        if is_direct:
-            return image.tile(source, tile)
-        _call_windows(image, form, (source, tile, 0.0), image.own(0), channels=Channels(first, count))
-        return image.own(0)
-
-    def item(number: Number) -> None:
-        _Kernel(image, op, borders, windows_of).emit(number // shares, number % shares)
-
-    image.each(target.plane.tiles * shares, item)
+    read, plane = Windows.of(image, op, "copy"), image.memory.views[op.result].plane
+    borders = _borders(image, op, plane)
+    kernel, shares = _Kernel(image, op, borders, read), len(borders) - 1
+    image.each(plane.tiles * shares, lambda number: kernel.emit(number // shares, number % shares))
 
 
 def _borders(image: ImageCode, op: Conv2dOp, plane: Plane) -> tuple[int, ...]:
@@ -73,89 +50,14 @@ def _borders(image: ImageCode, op: Conv2dOp, plane: Plane) -> tuple[int, ...]:
     return (*(unit * (cells * share // shares) for share in range(shares)), outputs)
 
 
-def emit_depthwise(image: ImageCode, op: Depthwise2dOp) -> None:
-    """Emit a convolution of each channel."""
-    source, phases = _source(image, op)
-    parameters = image.arrays((op.weight, op.bias, "taps"), packing.channel_taps, op)
-    _window_tiles(image, op, source, _form(op, "weigh", source, phases), (0.0, parameters))
-
-
-def emit_pooling(image: ImageCode, op: Pool2dOp) -> None:
-    """Emit a pooling."""
-    largest = op.kind.data == "max"
-    fill = float("-inf") if largest else 0.0
-    source, phases = _source(image, op, fill)
-    plane = image.memory.views[op.result].plane
-    parameters: list[Bytes] = []
-    if not largest:
-        parameters = image.arrays((op, "shares"), partial(packing.window_shares, plane), op)
-    work: Work = "largest" if largest else "mean"
-    _window_tiles(image, op, source, _form(op, work, source, phases), (fill, parameters))
-
-
-def _window_tiles(
-    image: ImageCode,
-    op: Depthwise2dOp | Pool2dOp,
-    source: View,
-    form: WindowForm,
-    given: tuple[float, Sequence[Bytes]],
-) -> None:
-    """Emit windows that are the result, tile by tile; `given` are what is outside, and parameters."""
-    target, (fill, parameters) = image.memory.views[op.result], given
-
-    def tile(number: Number) -> None:
-        own = [array.cast(Floats) for array in parameters]
-        if form.work == "mean":
-            own = [own[0].at(number * PIXELS)]
-        there = image.tile(target, number)
-        _call_windows(image, form, (source, number, fill), there, own)
-        image.clear(op.result, number, there)
-
-    image.each(target.plane.tiles, tile)
-
-
-def _source(image: ImageCode, op: Conv2dOp | Depthwise2dOp | Pool2dOp, fill: float = 0.0) -> tuple[View, Phases]:
-    """Return what the windows of an op read, copied before where that is not the value itself."""
-    phases = Phases.of(op.window)
-    if not needs_phases(op, image.memory.stored):
-        return image.memory.views[op.x], phases
-    view = image.memory.phases[op]
-    image.copy_pixels(op, packing.phase_pixels, op.x, view, fill)
-    image.meet()
-    return view, phases
-
-
-def _call_windows(
-    image: ImageCode,
-    form: WindowForm,
-    source: tuple[View, Number, float],
-    target: Bytes,
-    parameters: Sequence[Floats] = (),
-    channels: Channels | None = None,
-) -> None:
-    """Emit the windows of a tile: what they read, the tile's number, what is outside; where they go, parameters."""
-    view, number, fill = source
-    (outside,) = image.arrays(("outside", fill), partial(packing.outside_row, fill))
-    factors, bias = (*parameters, NULL, NULL)[:2]
-    first, count = Channels(0, form.channels) if channels is None else channels
-    read = image.tile(view, number, first), number, view.plane.tiles, outside
-    call(windows(image.code, form), read, target, factors, bias, count)
-
-
-def _form(op: Conv2dOp | Depthwise2dOp | Pool2dOp, work: Work, source: View, phases: Phases) -> WindowForm:
-    activation = op.activation if isinstance(op, Depthwise2dOp) else None
-    channels = shape_of(op.x)[1]
-    return WindowForm(phases.taps, source.plane.pitch, channels, source.tile_values, work, activation)
-
-
 @dataclass(frozen=True)
 class _Kernel:
-    """The kernel of a convolution on a tile of pixels, for a share of its outputs; `windows_of` emits what it reads."""
+    """The kernel of a convolution on a tile of pixels, for a share of its outputs."""
 
     image: ImageCode
     op: Conv2dOp
     borders: tuple[int, ...]
-    windows_of: Callable[[Number, Number, Number], Bytes]
+    read: Windows
 
     @property
     def chunk(self) -> int:
@@ -202,7 +104,7 @@ class _Kernel:
         with loop(tile.constant(chunks)) as number:
             first = number * chunk
             size = (channels - first).smaller(chunk)
-            x = self.windows_of(tile, first, size)
+            x = self.read.at(tile, image.memory.views[op.result].plane, image.own(0), Channels(first, size))
             packed = image.constants.share_pointers(image.table, key, share * chunks + number, shares * chunks)
             call(function, x, there, packed, size * taps, count)
         if there is not y:

@@ -22,9 +22,10 @@ from ..quantized.rounding import CodeBounds
 from ..quantized.step import weight_of
 from . import line_packing
 from .image_code import ImageCode
-from .lines import OUTSIDE_BYTES
+from .lines import lines_to_floats
 from .memory import padded_outputs
 from .stored_codes import Stored
+from .windows import OUTSIDE_BYTES
 
 
 class CodeWords(NamedTuple):
@@ -50,6 +51,12 @@ def words_of(image: ImageCode, value: SSAValue, codes: Stored) -> CodeWords:
 def outside_of(image: ImageCode, code: int) -> Bytes:
     """Return a line outside of all tiles that holds a code."""
     return image.arrays(("outside line", code), partial(line_packing.outside_line, code))[0]
+
+
+def to_floats(image: ImageCode, codes: Stored, lines: Bytes, there: Bytes, channels: int) -> None:
+    """Emit the floats of a tile of codes; nothing where the codes lie in the place of the tile itself."""
+    if lines is not there:
+        call(lines_to_floats(image.code), lines, there, codes.constants, channels)
 
 
 def scaled_by_range(image: ImageCode, op: QuantizedConv2dOp) -> FoundCodes:

@@ -10,10 +10,12 @@ from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
+from ...dialect.ops.elementwise import BinaryOp
+from ...dialect.ops.images import Spread, spreads_of
 from ...dialect.tensors import shape_of
 from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import Code
-from ..llvm.call_tables import ConstantTable, Packing
+from ..llvm.call_tables import ConstantTable, Packing, values_of_constant
 from ..llvm.flow import call, loop
 from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, Bytes, Floats, Index, Ints, Longs, Number, Pointers
 from ..tiles.row_major import Sharing
@@ -62,6 +64,17 @@ class ImageCode:
         with loop(stop - first) as done:
             work(first + done)
 
+    def each_tile(self, result: SSAValue, work: Callable[[Number, Bytes], None]) -> None:
+        """Emit the work on each tile of a result, by its number and its address; then it is cleared beside pixels."""
+        view = self.memory.views[result]
+
+        def tile(number: Number) -> None:
+            there = self.tile(view, number)
+            work(number, there)
+            self.clear(result, number, there)
+
+        self.each(view.plane.tiles, tile)
+
     def arrays(self, key: tuple[object, ...], pack: Packing, op: Operation | None = None) -> list[Bytes]:
         """Return the addresses of the arrays that `pack` makes of an op, known by `key`."""
         if not self.constants.has(key):
@@ -107,6 +120,18 @@ class ImageCode:
         own = self.scratch if self.sharing is None else self.sharing.scratch
         return own.after(row * PIXELS * FLOAT_BYTES)
 
+    def lines(self, result: SSAValue, there: Bytes, row: int = 0) -> Bytes:
+        """Return where the codes of a tile `there` of a result are made: in its place, or in a row of the thread."""
+        return there if result in self.memory.stored.codes else self.own(row)
+
+    def operand(self, value: SSAValue, spread: Spread, number: Number) -> Bytes:
+        """Return the address of an operand of elementwise work for a tile, by how it is spread over pixels."""
+        if spread in ("tile", "first_column"):
+            return self.tile(self.memory.views[value], number if spread == "tile" else 0)
+        owner = value.owner if isinstance(value.owner, Operation) else None
+        (constant,) = self.arrays((value, "values"), values_of_constant, owner)
+        return constant
+
     def store_pixel(self, value: SSAValue, channel: Number, pixel: ir.Value) -> None:
         """Emit the one pixel of a channel of floats, and zeros beside it where a window may read them."""
         there = self.tile(self.memory.views[value], 0, channel)
@@ -127,3 +152,15 @@ class ImageCode:
         entry = starts.cast(Longs).at(number)
         first, end = entry[0], entry[1]
         call(clearing(self.code), tile, positions.cast(Ints).at(first), end - first, count)
+
+
+def spreads_in_network(op: BinaryOp) -> tuple[Spread, Spread]:
+    """Return how both operands are spread over pixels.
+
+    Raises:
+        ValueError: an operand is neither an image nor spread over its pixels.
+    """
+    spreads = spreads_of(op)
+    if spreads is None:
+        raise ValueError(f"{op.name} inside a pebble.image_network has operands that are no images")
+    return spreads

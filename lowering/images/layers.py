@@ -1,38 +1,29 @@
 """Layers of images without windows: elementwise work, channels next to each other, the mean of all pixels."""
 
-from collections.abc import Sequence
 from functools import partial, reduce
 
 from llvmlite import ir
-from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
-from ...dialect.ops.elementwise import BinaryOp
-from ...dialect.ops.images import Pool2dOp, Resample2dOp, Spread, image_shape, spreads_of
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp
+from ...dialect.ops.images import Pool2dOp, Resample2dOp, image_shape
 from ...dialect.ops.movement import ConcatOp
 from ...kernels.tile_widths import PIXELS
 from ..kernels.elementwise import BinaryForm, activate, binary
 from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import Code
-from ..llvm.call_tables import values_of_constant
 from ..llvm.flow import call, fold, loop
 from ..llvm.values import FLOAT, FLOAT_BYTES, Bytes, Floats, Number
 from . import packing
-from .image_code import ImageCode
+from .image_code import ImageCode, spreads_in_network
 from .memory import View
 from .movement import blending
 
 
-def emit_elementwise(image: ImageCode, function: ir.Function, operands: Sequence[SSAValue], result: SSAValue) -> None:
-    """Emit a function of operands and result, tile by tile."""
-    views = [image.memory.views[value] for value in (*operands, result)]
-
-    def tile(number: Number) -> None:
-        addresses = [image.tile(view, number) for view in views]
-        call(function, addresses, views[-1].channels)
-        image.clear(result, number, addresses[-1])
-
-    image.each(views[-1].plane.tiles, tile)
+def emit_activation(image: ImageCode, op: ActivateOp) -> None:
+    """Emit an activation, tile by tile."""
+    x, function = image.memory.views[op.x], activate(image.code, op.activation, PIXELS)
+    image.each_tile(op.result, lambda number, there: call(function, image.tile(x, number), there, x.channels))
 
 
 def emit_concat(image: ImageCode, op: ConcatOp) -> bool:
@@ -58,31 +49,15 @@ def _copy_tiles(image: ImageCode, source: View, target: View) -> None:
 
 
 def emit_arithmetic(image: ImageCode, op: BinaryOp) -> None:
-    """Emit a function of two operands, images or what is spread over their pixels, tile by tile.
-
-    Raises:
-        ValueError: an operand is neither.
-    """
-    spreads = spreads_of(op)
-    if spreads is None:
-        raise ValueError(f"{op.name} inside a pebble.image_network has operands that are no images")
+    """Emit a function of two operands, images or what is spread over their pixels, tile by tile."""
+    spreads, channels = spreads_in_network(op), image.memory.views[op.result].channels
     function = binary(image.code, BinaryForm(op.name, *spreads, PIXELS))
-    target = image.memory.views[op.result]
 
-    def operand(value: SSAValue, spread: Spread, number: Number) -> Bytes:
-        if spread in ("tile", "first_column"):
-            return image.tile(image.memory.views[value], number if spread == "tile" else 0)
-        owner = value.owner if isinstance(value.owner, Operation) else None
-        (constant,) = image.arrays((value, "values"), values_of_constant, owner)
-        return constant
+    def tile(number: Number, there: Bytes) -> None:
+        read = [image.operand(value, spread, number) for value, spread in zip(op.operands, spreads, strict=True)]
+        call(function, read, there, channels)
 
-    def tile(number: Number) -> None:
-        read = [operand(value, spread, number) for value, spread in zip((op.left, op.right), spreads, strict=True)]
-        there = image.tile(target, number)
-        call(function, read, there, target.channels)
-        image.clear(op.result, number, there)
-
-    image.each(target.plane.tiles, tile)
+    image.each_tile(op.result, tile)
 
 
 def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:

@@ -13,8 +13,8 @@ from ...kernels.tile_widths import PIXELS
 from ..quantized.rounding import CodeBounds
 from ..quantized.step import bias_of, weight_of
 from .geometry import NO_PIXEL, Plane
-from .lines import OUTSIDE_BYTES
 from .packing import phase_positions
+from .windows import OUTSIDE_BYTES
 
 Arrays = list[NDArray[np.generic]]
 

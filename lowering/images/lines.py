@@ -1,6 +1,5 @@
 """Lines: the codes of 64 positions of a channel, bytes in one register; a tile is a line for each of its channels.
 
-    window     line[p + s .. p + s + 64)      two loads where they end in the next tile, of which each gives some bytes
     places     line[i0] line[i1] ...          vpermb, or vpshufb in each quarter, or a load a byte
     chosen     places of one line here, of another one there: a bit for each byte
 
@@ -10,7 +9,7 @@ pixels from one on, with gaps: a line of 64 of them is placed at once, on the wa
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from llvmlite import ir
 
@@ -22,66 +21,25 @@ from ..llvm.flow import allocated, fold, loop
 from ..llvm.gather_scatter import gather, load_ints
 from ..llvm.intrinsics import call_intrinsic
 from ..llvm.values import BYTE, I1, I32, Byte, Bytes, Float, Floats, Int, Ints, Longs, Number
-from ..llvm.vectors import Lanes, int_constants
+from ..llvm.vectors import Lanes, Operand, int_constants
 from ..quantized.byte_lanes import LOOK_UP, PLACING
 from ..quantized.rounding import Rounding
-from .windows import TapRows, Taps
 
 LINE: Final = ir.VectorType(BYTE, PIXELS)
 
-OUTSIDE_BYTES: Final = 3 * PIXELS
-"""Bytes of the row outside of the tiles, a line of which is in the middle: vectors begin before it, or end behind."""
 
-
-@dataclass(frozen=True)
-class LineWindows(Taps):
-    """The form of windows of codes, and what is done with them."""
-
-    work: Literal["copy", "largest"]
+class LineLanes(Lanes):
+    """The codes of a line as lanes: what moves, chooses and compares them is written as it is for floats."""
 
     @property
-    def key(self) -> str:
-        """A name for the function."""
-        return f"line_windows_{self.work}_{self.words}"
+    def float_vector(self) -> ir.VectorType:
+        """The type of a line."""
+        return LINE
 
-
-def line_windows(code: Code, form: LineWindows) -> ir.Function:
-    """Return `void (tile, number, tiles, outside, target, channels)`.
-
-    `copy` puts the lines of the taps of a channel next to each other, `largest` writes the largest codes.
-    """
-
-    @code.kernel(form.key)
-    def kernel(tile: Bytes, number: Number, tiles: Number, outside: Bytes, target: Bytes, channels: Number) -> None:
-        rows = TapRows(form, tile, number, tiles, (outside, PIXELS))
-        parts = [form.parts(tap, 0, PIXELS) for tap in range(len(form.taps))]
-        for tap, places in enumerate(parts):
-            rows.prepare(tap, places)
-        with loop(channels) as channel:
-            lines: list[ir.Value] = []
-            for tap, places in enumerate(parts):
-                loaded = [load_line(address, 1) for address in rows.addresses(channel, tap, places)]
-                here = PIXELS - places[0].offset
-                lines.append(loaded[0] if len(loaded) == 1 else _joined(tile.builder, (loaded[0], loaded[1]), here))
-            if form.work == "largest":
-                lines = [_largest(tile.builder, lines)]
-            first = channel * (PIXELS * len(lines))
-            for index, line in enumerate(lines):
-                target.at(first + PIXELS * index).store(line, PIXELS)
-
-    return kernel
-
-
-def _joined(builder: ir.IRBuilder, pair: tuple[ir.Value, ir.Value], here: int) -> ir.Value:
-    chosen = [lane if lane < here else PIXELS + lane for lane in range(PIXELS)]
-    return builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(I32, PIXELS), chosen))
-
-
-def _largest(builder: ir.IRBuilder, lines: Sequence[ir.Value]) -> ir.Value:
-    largest, *others = lines
-    for line in others:
-        largest = builder.select(builder.icmp_unsigned(">", line, largest), line, largest)
-    return largest
+    def max(self, x: Operand, bound: Operand) -> ir.Value:
+        """Return the larger codes."""
+        codes, others = self.splat(x), self.splat(bound)
+        return self.builder.select(self.builder.icmp_unsigned(">", others, codes), others, codes)
 
 
 def load_line(address: Bytes, align: int = PIXELS) -> ir.Value:

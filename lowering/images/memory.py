@@ -20,8 +20,8 @@ from ..buffer_packing import Lifetime, plan_offsets
 from ..llvm.builder import ALIGNMENT, FLOAT_BYTES
 from ..quantized.found_codes import BOUNDS_BYTES
 from .geometry import Phases, Plane, planes_of, reads_all
-from .lines import OUTSIDE_BYTES
 from .stored_codes import StoredCodes
+from .windows import OUTSIDE_BYTES
 
 GUARD_BYTES: Final = ALIGNMENT
 """Bytes before and behind a buffer that may be read as part of a vector."""

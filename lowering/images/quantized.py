@@ -1,4 +1,4 @@
-"""Layers of image networks on codes: convolutions, poolings, and the ways in and out.
+"""Layers of image networks on codes: convolutions, means of all pixels, and the ways in and out.
 
 A convolution puts the lines of its windows next to each other, or finds them there, and the kernel of a quantized layer
 takes them as 64 rows of a batch. Where its result is not stored as codes, they become floats tile by tile.
@@ -19,35 +19,24 @@ from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import Code
 from ..llvm.flow import call, fold, loop
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, I32, Bytes, Floats, Ints, Longs, Number, Value
+from ..llvm.values import FLOAT, FLOAT_BYTES, I32, Bytes, Floats, Longs, Number, Value
 from ..llvm.vectors import int_constants
 from ..quantized.byte_lanes import multiplies_bytes
 from ..quantized.lookup_layer import LayerEnd
 from ..quantized.quad_layer import Blocks, quad_layer
 from ..quantized.step import WIDE_LANES
-from . import line_packing, packing
-from .found_codes import CodeWords, outside_of, scaled_by_range, words_of
-from .geometry import Phases
+from . import line_packing
+from .found_codes import scaled_by_range, to_floats, words_of
 from .image_code import ImageCode
-from .lines import (
-    LineWindows,
-    copying_lines,
-    entering_lines,
-    leaving_lines,
-    line_windows,
-    lines_to_floats,
-    load_line,
-    rounding_pixels,
-)
-from .memory import OwnRows, View, needs_phases
+from .lines import entering_lines, leaving_lines, load_line
+from .memory import OwnRows, View
 from .stored_codes import Stored
+from .window_layers import Windows
 
 
 def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
     """Emit for each tile the lines of its windows, and the kernel on them."""
-    phases, codes = Phases.of(op.window), Stored.of(op.codes)
-    source, target = _source(image, op, codes), image.memory.views[op.result]
-    own, is_stored = OwnRows.of(op), op.result in image.memory.stored.codes
+    read, plane, own = Windows.of(image, op, "copy"), image.memory.views[op.result].plane, OwnRows.of(op)
     family = SCATTERED if op.kernel is None else op.kernel.family_at(PIXELS)
     blocks = 1 if op.kernel is None else op.kernel.blocks.get(family, 1)
     form = LookupForm(WIDE_LANES, bytewise=multiplies_bytes(image.code.target))
@@ -61,108 +50,17 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
     if op.codes.is_dynamic:
         _, *scaled = scaled_by_range(image, op)
         packed = [*packed[:-3], *scaled, packed[-1]]
-    outside = words_of(image, op.x, codes).outside
-    is_direct = phases.reads_tiles(source.plane, target.plane)
 
-    def tile(number: Number) -> None:
-        lines, sums = image.own(0), image.own(own.windows)
-        if is_direct:
-            lines = image.tile(source, number)
-        else:
-            _call_windows(image, _windows(op, source, phases), (source, number, outside), lines)
-        there = image.tile(target, number)
-        results = there if is_stored else image.own(own.windows + own.sums)
+    def tile(number: Number, there: Bytes) -> None:
+        sums, lines = image.own(own.windows), read.at(number, plane, image.own(0))
+        results = image.lines(op.result, there, own.windows + own.sums)
         call(kernel, lines, sums, results, packed)
         if op.output is None:
             call(sums_in_order(image.code), sums, there, end.outputs)
-        elif not is_stored:
-            _call_to_floats(image, Stored.of(op.output), results, there, end.outputs)
-        image.clear(op.result, number, there)
+        else:
+            to_floats(image, Stored.of(op.output), results, there, end.outputs)
 
-    image.each(target.plane.tiles, tile)
-
-
-def _call_to_floats(image: ImageCode, codes: Stored, lines: Bytes, there: Bytes, channels: int) -> None:
-    call(lines_to_floats(image.code), lines, there, *_constants(codes), channels)
-
-
-def _constants(codes: Stored) -> tuple[ir.Constant, ir.Constant]:
-    """Return the scale and the zero of codes."""
-    return ir.Constant(FLOAT, codes.scale), ir.Constant(I32, codes.zero)
-
-
-def _source(image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, codes: Stored, fill: int | None = None) -> View:
-    """Return the lines that the windows of an op read, copied before where they are not those of the value itself."""
-    if not needs_phases(op, image.memory.stored):
-        return image.memory.views[op.x]
-    target, source = image.memory.phases[op], image.memory.views[op.x]
-    words = words_of(image, op.x, codes)
-    nothing = words.zero if fill is None else ir.Constant(BYTE, fill)
-    if op.x not in image.memory.stored.codes:
-        _round_pixels(image, op, (source, target), words)
-        image.meet()
-        return target
-    arrays = image.arrays((op, "lines"), partial(line_packing.phase_lines, source.plane, target.plane), op)
-    first = image.tile(source, 0)
-
-    def tile(number: Number) -> None:
-        for part in range(target.channels // source.channels):
-            starts, *tables = arrays[4 * part : 4 * (part + 1)]
-            entries = starts.cast(Longs).at(number)
-            span = entries[0], entries[1]
-            there = image.tile(target, number, part * source.channels)
-            call(copying_lines(image.code), first, source.tile_values, there, span, tables, nothing, source.channels)
-
-    image.each(target.plane.tiles, tile)
-    image.meet()
-    return target
-
-
-def _round_pixels(
-    image: ImageCode, op: QuantizedConv2dOp | Pool2dOp, views: tuple[View, View], words: CodeWords
-) -> None:
-    """Emit the codes of pixels of floats, in the phases that an op reads."""
-    source, target = views
-    recipe = partial(packing.phase_pixels, source.plane, source.tile_values, target.plane)
-    tables = image.arrays((op, "pixels"), recipe, op)
-
-    def tile(number: Number) -> None:
-        for part, table in enumerate(tables):
-            there = image.tile(target, number, part * source.channels)
-            entries, bounds = table.cast(Ints).at(number * PIXELS), (words.bounds, words.zero)
-            call(rounding_pixels(image.code), image.tile(source, 0), PIXELS, there, entries, bounds, source.channels)
-
-    image.each(target.plane.tiles, tile)
-
-
-def _windows(op: QuantizedConv2dOp | Pool2dOp, source: View, phases: Phases) -> LineWindows:
-    work = "largest" if isinstance(op, Pool2dOp) else "copy"
-    return LineWindows(phases.taps, source.plane.pitch, shape_of(op.x)[1], source.tile_values, work)
-
-
-def _call_windows(image: ImageCode, form: LineWindows, source: tuple[View, Number, Bytes], target: Bytes) -> None:
-    """Emit the windows of a tile: what they read, the tile's number, the line outside; where they go."""
-    view, number, outside = source
-    tile = image.tile(view, number)
-    call(line_windows(image.code, form), tile, number, view.plane.tiles, outside, target, form.channels)
-
-
-def emit_code_pooling(image: ImageCode, op: Pool2dOp) -> None:
-    """Emit the largest codes of windows."""
-    codes = image.memory.stored.codes[op.x]
-    source, target = _source(image, op, codes, fill=0), image.memory.views[op.result]
-    form, is_stored = _windows(op, source, Phases.of(op.window)), op.result in image.memory.stored.codes
-    outside = outside_of(image, 0)
-
-    def tile(number: Number) -> None:
-        there = image.tile(target, number)
-        lines = there if is_stored else image.own(0)
-        _call_windows(image, form, (source, number, outside), lines)
-        if not is_stored:
-            _call_to_floats(image, codes, lines, there, target.channels)
-        image.clear(op.result, number, there)
-
-    image.each(target.plane.tiles, tile)
+    image.each_tile(op.result, tile)
 
 
 def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
@@ -238,7 +136,7 @@ def emit_exit(image: ImageCode, value: SSAValue, target: Floats) -> None:
     def tile(number: Number) -> None:
         first, count = _span(firsts, number)
         pixels = image.tile(view, number), target.at(first), height * width, count
-        call(leaving_lines(image.code), pixels, places.at(number * PIXELS), *_constants(codes), channels)
+        call(leaving_lines(image.code), pixels, places.at(number * PIXELS), codes.constants, channels)
 
     image.each(view.plane.tiles, tile)
 

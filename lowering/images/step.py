@@ -18,7 +18,6 @@ from ...dialect.ops.image_network import ImageNetworkOp
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp, image_shape
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...kernels.tile_widths import PIXELS
-from ..kernels.elementwise import activate
 from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable
 from ..llvm.flow import call, loop
@@ -27,26 +26,15 @@ from ..program import TiledRows, TileTime
 from ..tiles.row_major import Sharing
 from . import packing
 from .code_chains import emit_chain
-from .convolutions import emit_convolution, emit_depthwise, emit_pooling
+from .convolutions import emit_convolution
 from .found_codes import emit_range
 from .geometry import reads_all
 from .image_code import ImageCode, PixelTable
-from .layers import (
-    emit_arithmetic,
-    emit_concat,
-    emit_elementwise,
-    emit_pooling_of_all,
-    emit_resampling,
-)
+from .layers import emit_activation, emit_arithmetic, emit_concat, emit_pooling_of_all, emit_resampling
 from .memory import ops_of, plan_images
 from .movement import moving
-from .quantized import (
-    emit_code_mean,
-    emit_code_pooling,
-    emit_entrance,
-    emit_exit,
-    emit_quantized_convolution,
-)
+from .quantized import emit_code_mean, emit_entrance, emit_exit, emit_quantized_convolution
+from .window_layers import emit_depthwise, emit_pooling
 
 SHARED_GAIN: Final = 0.95
 """Share of the work of an image that threads can do at the same time."""
@@ -161,18 +149,16 @@ def _emit_layer(image: ImageCode, op: Operation) -> bool:
             emit_convolution(image, op)
         case QuantizedConv2dOp():
             emit_quantized_convolution(image, op)
-        case Pool2dOp() if op.x in stored.codes:
-            (emit_code_mean if reads_all(op) else emit_code_pooling)(image, op)
         case Depthwise2dOp():
             emit_depthwise(image, op)
         case Pool2dOp() if reads_all(op):
-            emit_pooling_of_all(image, op)
+            (emit_code_mean if op.x in stored.codes else emit_pooling_of_all)(image, op)
         case Pool2dOp():
             emit_pooling(image, op)
         case Resample2dOp():
             emit_resampling(image, op)
         case ActivateOp():
-            emit_elementwise(image, activate(image.code, op.activation, PIXELS), [op.x], op.result)
+            emit_activation(image, op)
         case BinaryOp():
             emit_arithmetic(image, op)
         case ConcatOp():

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.codes import CodesAttr
@@ -16,6 +17,7 @@ from ...dialect.ops.elementwise import ActivateOp, BinaryOp, rounds_to_codes
 from ...dialect.ops.images import Pool2dOp, QuantizedConv2dOp, image_shape
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...dialect.ops.regions import YieldOp
+from ..llvm.values import FLOAT, I32
 from .geometry import reads_all
 
 
@@ -38,6 +40,11 @@ class Stored(NamedTuple):
     def attribute(self) -> CodesAttr:
         """The codes as an attribute."""
         return CodesAttr("u8", self.scale, self.zero)
+
+    @property
+    def constants(self) -> tuple[ir.Constant, ir.Constant]:
+        """The scale and the zero point as arguments of code."""
+        return ir.Constant(FLOAT, self.scale), ir.Constant(I32, self.zero)
 
 
 @dataclass

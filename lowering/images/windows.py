@@ -4,12 +4,13 @@
     tile t + 1  | 64 .. 127 |        which begin in tile t + d at an offset that is known, and may end in the next one:
                                      two loads, of which each gives some lanes
 
-A tile before the first one, or behind the last one, is a row that all its channels share.
+A tile before the first one, or behind the last one, is a row that all its channels share. Of codes, a vector is a line:
+all 64 positions at once.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Literal, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple
 
 from llvmlite import ir
 
@@ -21,15 +22,18 @@ from ..llvm.flow import loop, select
 from ..llvm.values import FLOAT_BYTES, I1, Bytes, Floats, Number
 from ..llvm.vectors import Lanes
 from .geometry import PhaseTap
+from .lines import LineLanes
 
 Work = Literal["copy", "weigh", "largest", "mean"]
 
 OUTSIDE_FLOATS: Final = 2 * PIXELS
 """Floats of the row outside of the tiles, of which the tile's are in the middle: vectors may begin before it."""
 
-OUTSIDE_FIRST: Final = PIXELS // 2
+OUTSIDE_BYTES: Final = 3 * PIXELS
+"""Bytes of the row outside of tiles of codes, a line of which is in the middle: one may begin before it."""
 
-P = TypeVar("P", Floats, Bytes)
+Values = Floats | Bytes
+"""The address of floats, or of codes."""
 
 
 class Part(NamedTuple):
@@ -40,19 +44,33 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Taps:
-    """The taps of windows, the pitch, the channels of a phase, and values between tiles: floats or codes."""
+class WindowForm:
+    """The form of windows: taps, pitch, channels of a phase, values between tiles; and what is done with them."""
 
     taps: tuple[PhaseTap, ...]
     pitch: int
     channels: int
     tile_values: int
+    work: Work
+    activation: ActivationAttr | None = None
+    of_codes: bool = False
 
     @property
-    def words(self) -> str:
-        """The part of a function's name for them."""
+    def item(self) -> int:
+        """Bytes of a value."""
+        return 1 if self.of_codes else FLOAT_BYTES
+
+    @property
+    def middle(self) -> int:
+        """The value of the row outside of tiles that stands for the first one of a tile."""
+        return PIXELS if self.of_codes else OUTSIDE_FLOATS // 4
+
+    @property
+    def key(self) -> str:
+        """A name for the function."""
         taps = "_".join(f"{tap.phase}p{tap.row}r{tap.column}".replace("-", "m") for tap in self.taps)
-        return f"{self.pitch}_{self.channels}_{self.tile_values}_{taps}"
+        words = f"windows_{self.work}_{self.pitch}_{self.channels}_{self.tile_values}_{taps}"
+        return f"line_{words}" if self.of_codes else f"{words}_{activation_key(self.activation)}"
 
     def parts(self, tap: int, first: int, width: int) -> list[Part]:
         """Return where a vector of a tap lies whose results begin at a position: in one tile, or also in the next."""
@@ -62,47 +80,33 @@ class Taps:
         return [Part(tile, offset), Part(tile + 1, offset - PIXELS)] if ends else [Part(tile, offset)]
 
 
-class TapRows(Generic[P]):
+class _Rows:
     """The rows of the tiles around one: of each the address of its first channel, and values from a channel on."""
 
-    def __init__(self, taps: Taps, tile: P, number: Number, tiles: Number, outside: tuple[P, int]) -> None:
-        self._taps, self._tile, self._number, self._tiles, self._outside = taps, tile, number, tiles, outside
-        self._rows: dict[tuple[int, int], tuple[P, Number]] = {}
+    def __init__(self, form: WindowForm, tile: Values, number: Number, tiles: Number, outside: Values) -> None:
+        self._form, self._tile, self._number, self._tiles, self._outside = form, tile, number, tiles, outside
+        self._rows: dict[tuple[int, int], tuple[Values, Number]] = {}
 
     def prepare(self, tap: int, parts: Sequence[Part]) -> None:
         """Emit the addresses of the tiles of a vector, in front of the loop; outside all channels share a row."""
-        taps, phase = self._taps, self._taps.taps[tap].phase
+        form, phase = self._form, self._form.taps[tap].phase
         for distance, _ in parts:
             if (phase, distance) in self._rows:
                 continue
             inside = (self._number + distance).unsigned("<", self._tiles)
-            row, middle = self._outside
-            outside = row.at(middle)
-            start = distance * taps.tile_values + phase * taps.channels * PIXELS
+            outside = self._outside.at(form.middle)
+            start = distance * form.tile_values + phase * form.channels * PIXELS
             address = select(inside, self._tile.at(start), outside)
             self._rows[phase, distance] = address, select(inside, self._number.constant(PIXELS), 0)
 
-    def addresses(self, channel: Number, tap: int, parts: Sequence[Part]) -> Iterator[P]:
+    def addresses(self, channel: Number, tap: int, parts: Sequence[Part]) -> Iterator[Values]:
         """Yield the addresses of the parts of a vector."""
-        rows = [self._rows[self._taps.taps[tap].phase, distance] for distance, _ in parts]
+        rows = [self._rows[self._form.taps[tap].phase, distance] for distance, _ in parts]
         return (row.at(channel * step + offset) for (row, step), (_, offset) in zip(rows, parts, strict=True))
 
 
-@dataclass(frozen=True)
-class WindowForm(Taps):
-    """The form of windows of floats, and what is done with them."""
-
-    work: Work
-    activation: ActivationAttr | None = None
-
-    @property
-    def key(self) -> str:
-        """A name for the function."""
-        return f"windows_{self.work}_{self.words}_{activation_key(self.activation)}"
-
-
 def windows(code: Code, form: WindowForm) -> ir.Function:
-    """Return `void (tile, number, tiles, outside, target, factors, bias, channels)`.
+    """Return `void (tile, number, tiles, outside, target, factors, bias, channels)`, of floats or of codes.
 
     `copy` puts the taps of a channel next to each other, a row of 64 each; `weigh` sums them with factors
     [channels, taps] and a bias; `largest` takes the largest; `mean` sums them, times `factors` [64].
@@ -110,17 +114,18 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
 
     @code.kernel(form.key)
     def kernel(
-        tile: Floats,
+        tile: Bytes,
         number: Number,
         tiles: Number,
-        outside: Floats,
-        target: Floats,
+        outside: Bytes,
+        target: Bytes,
         factors: Floats,
         bias: Floats,
         channels: Number,
     ) -> None:
-        lanes = code.lanes(tile)
-        rows = TapRows(form, tile, number, tiles, (outside, OUTSIDE_FIRST))
+        kind = Bytes if form.of_codes else Floats
+        lanes = LineLanes(tile.builder, code.target, PIXELS) if form.of_codes else code.lanes(tile)
+        rows, there = _Rows(form, tile.cast(kind), number, tiles, outside.cast(kind)), target.cast(kind)
         work = _Windows(lanes, form, rows, factors, bias)
         starts, taps = range(0, PIXELS, lanes.width), range(len(form.taps))
         for tap in taps:
@@ -132,10 +137,10 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
                     for tap in taps:
                         row = channel * len(taps) + tap
                         value = work.load(channel, tap, first)
-                        lanes.store(value, target.at(row * PIXELS + first), FLOAT_BYTES * lanes.width)
+                        lanes.store(value, there.at(row * PIXELS + first).value, form.item * lanes.width)
                 else:
                     value = work.reduced(channel, first)
-                    lanes.store(value, target.at(channel * PIXELS + first), FLOAT_BYTES * lanes.width)
+                    lanes.store(value, there.at(channel * PIXELS + first).value, form.item * lanes.width)
 
     return kernel
 
@@ -146,7 +151,7 @@ class _Windows:
 
     lanes: Lanes
     form: WindowForm
-    rows: TapRows[Floats]
+    rows: _Rows
     factors: Floats
     bias: Floats
 
@@ -171,7 +176,7 @@ class _Windows:
     def load(self, channel: Number, tap: int, first: int) -> ir.Value:
         """Return a vector of a tap."""
         lanes, parts = self.lanes, self.form.parts(tap, first, self.lanes.width)
-        loaded = [lanes.load(address) for address in self.rows.addresses(channel, tap, parts)]
+        loaded = [lanes.load(address.value, self.form.item) for address in self.rows.addresses(channel, tap, parts)]
         if len(loaded) == 1:
             return loaded[0]
         here = PIXELS - parts[0].offset

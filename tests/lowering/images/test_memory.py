@@ -20,7 +20,7 @@ from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images.memory import GUARD_BYTES, OUTPUT_ROOM, ImageMemory, View, ops_of, plan_images
+from redpebble.lowering.images.memory import OUTPUT_ROOM, ImageMemory, View, ops_of, plan_images
 from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.sparse.csr import CscMatrix
@@ -70,7 +70,7 @@ def are_apart(one: View, other: View) -> bool:
     if (one.start, one.all_channels) == (other.start, other.all_channels):
         return one.first + one.channels <= other.first or other.first + other.channels <= one.first
     (begin, end), (start, stop) = ends(one), ends(other)
-    return end + GUARD_BYTES <= start or stop + GUARD_BYTES <= begin
+    return end + ALIGNMENT <= start or stop + ALIGNMENT <= begin
 
 
 def lives(op: ImageNetworkOp) -> dict[SSAValue, tuple[int, int]]:
@@ -106,8 +106,8 @@ def assert_sound(op: ImageNetworkOp) -> ImageMemory:
             assert are_apart(memory.views[one], memory.views[other])
     for view in [*memory.views.values(), *memory.phases.values()]:
         begin, end = ends(view)
-        assert begin >= memory.own_bytes + GUARD_BYTES
-        assert end + GUARD_BYTES <= memory.total
+        assert begin >= memory.own_bytes + ALIGNMENT
+        assert end + ALIGNMENT <= memory.total
         assert view.start % ALIGNMENT == 0
     for reader, view in memory.phases.items():
         step = ops_of(op).index(reader)

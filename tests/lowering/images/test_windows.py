@@ -1,5 +1,6 @@
 """Windows of tiles of 64 positions: where the vector of a tap lies, and what kernels make of the taps."""
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -13,8 +14,7 @@ from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.images.geometry import Phases, PhaseTap
-from redpebble.lowering.images.lines import OUTSIDE_BYTES, LineWindows, line_windows
-from redpebble.lowering.images.windows import OUTSIDE_FLOATS, Taps, WindowForm, Work, windows
+from redpebble.lowering.images.windows import OUTSIDE_BYTES, OUTSIDE_FLOATS, WindowForm, Work, windows
 from tests.support.called_kernels import aligned, called
 from tests.support.lowering_modules import HERE, best_target_first
 
@@ -22,8 +22,8 @@ Values = NDArray[np.generic]
 Floats = NDArray[np.float32]
 
 
-def taps(row: int, column: int, pitch: int) -> Taps:
-    return Taps((PhaseTap(0, row, column),), pitch, 3, 3 * PIXELS)
+def taps(row: int, column: int, pitch: int) -> WindowForm:
+    return WindowForm((PhaseTap(0, row, column),), pitch, 3, 3 * PIXELS, "copy")
 
 
 @given(st.integers(-3, 3), st.integers(-3, 3), st.integers(1, 80), st.sampled_from([1, 4, 8, 16, PIXELS]), st.data())
@@ -45,9 +45,7 @@ def test_a_line_is_in_one_tile_where_it_begins_with_one(column: int, count: int)
 
 def test_windows_of_floats_and_of_codes_have_names_of_their_own() -> None:
     form = taps(1, -1, 9)
-    fields = form.taps, form.pitch, form.channels, form.tile_values
-    assert WindowForm(*fields, "copy").key != WindowForm(*fields, "largest").key
-    assert LineWindows(*fields, "copy").key == f"line_windows_copy_{form.words}"
+    assert len({form.key, replace(form, work="largest").key, replace(form, of_codes=True).key}) == 3
 
 
 CHANNELS, TILES = 3, 3
@@ -137,11 +135,11 @@ def test_a_mean_has_a_share_for_each_position() -> None:
 )
 def test_windows_of_codes_are_bytes_of_lines(work: Literal["copy", "largest"], name: str, target: CpuTarget) -> None:
     plane = Plane(name, fill=0 if work == "largest" else 117)
-    form = LineWindows(*plane.fields, work)
-    kernel, tiles = called(lambda code: line_windows(code, form), target), plane.tiles(np.uint8)
+    form, no = WindowForm(*plane.fields, work, of_codes=True), np.zeros(0, np.float32)
+    kernel, tiles = called(lambda code: windows(code, form), target), plane.tiles(np.uint8)
     outside, expected = aligned(np.full(OUTSIDE_BYTES, plane.fill, np.uint8)), plane.taps()
     expected = expected.max(axis=1) if work == "largest" else expected.reshape(-1, TILES * PIXELS)
     found = aligned(np.full((TILES, len(expected), PIXELS), 255, np.uint8))
     for tile in range(TILES):
-        kernel(tiles[tile], tile, TILES, outside, found[tile], CHANNELS)
+        kernel(tiles[tile], tile, TILES, outside, found[tile], no, no, CHANNELS)
     np.testing.assert_array_equal(np.concatenate(found, axis=1), expected)
