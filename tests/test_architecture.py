@@ -72,7 +72,7 @@ ONLY_IN: dict[str, set[str]] = {
     },
     "onnxruntime": {"frontend", "verification", "ort", "models", "pruning", "bench", "tools"},
     "mpi4py": {"distributed"},
-    "torch": {"pytorch"},
+    "torch": {"pytorch", "models"},
 }
 """Package -> the folders that may import it."""
 

@@ -1,0 +1,487 @@
+# pyright: basic, reportMissingImports=false, reportPrivateImportUsage=false, reportArgumentType=false
+# pyright: reportCallIssue=false
+"""Distil sparse and shallow MiniLMs from the dense one: `python -m redpebble.models.sentences.train BASE CORPUS OUT`.
+
+Every model sees the same number of sentences. The teacher's states are computed once and kept on the device. Short
+pilots at 80 % choose how masks are found, the weights of the losses and the learning rate, on sentences that are
+neither trained on nor held out; then each model is trained, measured on the held-out tests, stored as its nonzeros and
+measured again as stored. Results are written after each model, so a run that is cut loses one model at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import lzma
+import math
+import os
+import time
+import traceback
+import zipfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+START: Final = time.perf_counter()
+"""The time budget counts from here: loading torch takes part of it."""
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from .encoder import Encoder, pooled, read_base  # noqa: E402
+from .masks import admm, cubic, largest, second_moments  # noqa: E402
+from .quality import Texts, agreement, embed, measured  # noqa: E402
+from .stored import pack, sparsity, unpack  # noqa: E402
+
+CACHED: Final = (2, 3, 4, 6)
+"""Layers of the teacher whose states are kept."""
+
+HIDDEN: Final[dict[int, tuple[tuple[int, int], ...]]] = {
+    6: ((2, 2), (4, 4), (6, 6)),
+    5: ((2, 2), (3, 4), (5, 6)),
+    4: ((1, 2), (2, 3), (4, 6)),
+    3: ((1, 2), (2, 4), (3, 6)),
+    2: ((1, 3), (2, 6)),
+}
+"""Layers of a student -> (layer of the student, layer of the teacher at about the same depth)."""
+
+DEPTHS: Final = {6: (0, 1, 2, 3, 4, 5), 5: (0, 1, 2, 3, 5), 4: (0, 2, 3, 5), 3: (0, 3, 5), 2: (0, 5)}
+"""Layers of a student -> layers of the base that it starts from."""
+
+DEV: Final = 2000
+"""Sentences set apart to choose by."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a student is trained; the defaults are what the pilots start from."""
+
+    masks: str = "admm"
+    """`admm` (at once, weights refitted), `magnitude` or `fisher` (little by little, by |w| or w^2 g^2)."""
+    hidden: float = 1.0
+    """Weight of the states' mean squared error over the teacher's variance."""
+    hidden_end: float = 1.0
+    """Share of that weight at the end of training; it falls linearly."""
+    similarity: float = 0.0
+    """Weight of the divergence between the rows of both similarity matrices of a batch (temperature 0.05)."""
+    rate: float = 1e-3
+    until: float = 0.5
+    """Share of the training after which masks are final."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A student: layers kept and the share of zeros."""
+
+    name: str
+    layers: int
+    zeros: float
+    archive: str
+
+
+MODELS: Final = (
+    Model("l6_z70", 6, 0.7, "sparse"),
+    Model("l3", 3, 0.0, "dense"),
+    Model("l3_z70", 3, 0.7, "shallow"),
+    Model("l6_z80", 6, 0.8, "sparse"),
+    Model("l6_z50", 6, 0.5, "sparse"),
+    Model("l2", 2, 0.0, "dense"),
+    Model("l6_z90", 6, 0.9, "sparse"),
+    Model("l4_z70", 4, 0.7, "shallow"),
+    Model("l5_z60", 5, 0.6, "shallow"),
+)
+"""In the order of training: what is wanted most comes first. `archive` is the file that the stored model goes to."""
+
+FLOATS: Final = ("l6_z70", "l3_z70")
+"""Models stored in half floats too."""
+
+
+@dataclass
+class Bucket:
+    """Texts of one length, so that no batch is padded: ids [texts, tokens] and what the teacher makes of them."""
+
+    ids: torch.Tensor
+    states: dict[int, torch.Tensor] = field(default_factory=dict)
+    embeddings: torch.Tensor | None = None
+
+
+@dataclass
+class Data:
+    """Everything on the device."""
+
+    buckets: list[Bucket]
+    variances: dict[int, float]
+    dev: Texts
+    dev_dense: torch.Tensor
+    tests: dict[str, Texts]
+    tests_dense: dict[str, torch.Tensor]
+    dense: dict[str, float]
+
+    def batches(self, tokens: int, seed: int) -> Iterator[tuple[Bucket, torch.Tensor]]:
+        """Batches without end, of texts of one length each; the same seed gives the same."""
+        device = self.buckets[0].ids.device
+        generator = torch.Generator().manual_seed(seed)
+        while True:
+            parts: list[tuple[Bucket, torch.Tensor]] = []
+            for bucket in self.buckets:
+                count, length = bucket.ids.shape
+                size = max(8, tokens // length)
+                order = torch.randperm(count, generator=generator).to(device)
+                parts += [(bucket, p) for p in order.split(size) if len(p) >= min(size, count) // 4]
+            for i in torch.randperm(len(parts), generator=generator).tolist():
+                yield parts[i]
+
+
+def say(*words: object) -> None:
+    """Print a line with the seconds since the start."""
+    print(f"[{time.perf_counter() - START:6.1f}]", *words, flush=True)
+
+
+def padded(ids: np.ndarray, lengths: np.ndarray, device: torch.device) -> Texts:
+    """Texts one behind the other -> a padded matrix and lengths."""
+    matrix = np.zeros((len(lengths), int(lengths.max())), np.int64)
+    matrix[np.arange(matrix.shape[1]) < lengths[:, None]] = ids
+    return torch.from_numpy(matrix).to(device), torch.from_numpy(lengths.astype(np.int64)).to(device)
+
+
+def load(corpus: Path, teacher: Encoder, device: torch.device, limit: int) -> Data:
+    """Read the corpus and let the teacher embed it."""
+    with np.load(io.BytesIO(lzma.decompress(corpus.read_bytes()))) as archive:
+        arrays = {n: archive[n] for n in archive.files}
+    say("corpus read")
+    tests = {
+        n.removeprefix("test_"): padded(arrays[n], arrays[f"{n}_lengths"], device)
+        for n in arrays
+        if n.startswith("test_") and not n.endswith("_lengths")
+    }
+    if limit:
+        tests = {n: (ids[: limit // 20], lengths[: limit // 20]) for n, (ids, lengths) in tests.items()}
+    dense, tests_dense = measured(teacher, tests, None)
+    starts = np.cumsum(arrays["sentences_lengths"], dtype=np.int64)
+    dev = padded(arrays["sentences"][: starts[DEV - 1]], arrays["sentences_lengths"][:DEV], device)
+    if limit:
+        dev = dev[0][: limit // 20], dev[1][: limit // 20]
+    flat = np.concatenate([arrays["sentences"][starts[DEV - 1] :], arrays["passages"]])
+    lengths = np.concatenate([arrays["sentences_lengths"][DEV:], arrays["passages_lengths"]]).astype(np.int64)
+    offsets = np.cumsum(lengths) - lengths
+    if limit:
+        chosen = np.random.default_rng(0).permutation(len(lengths))[:limit]
+        offsets, lengths = offsets[chosen], lengths[chosen]
+    buckets = []
+    for length in np.unique(lengths):
+        rows = flat[offsets[lengths == length][:, None] + np.arange(length)]
+        buckets.append(Bucket(torch.from_numpy(rows.astype(np.int64)).to(device)))
+    data = Data(buckets, {}, dev, embed(teacher, dev), tests, tests_dense, dense)
+    say(f"{len(lengths)} training texts, {lengths.sum()} tokens; dense: {line(dense)}")
+    remember(teacher, data, device)
+    return data
+
+
+@torch.no_grad()
+def remember(teacher: Encoder, data: Data, device: torch.device) -> None:
+    """Keep the teacher's states of all training texts in half floats, as many as the device holds."""
+    width = teacher.words.shape[1]
+    if device.type == "cuda":
+        room = torch.cuda.mem_get_info()[0] - 20e9
+        needed = sum(b.ids.numel() for b in data.buckets) * len(CACHED) * width * 2
+        if needed > room:
+            say(f"only {room / needed:.0%} of the texts fit")
+            for bucket in data.buckets:
+                bucket.ids = bucket.ids[: max(1, int(len(bucket.ids) * room / needed))].clone()
+    torch.set_float32_matmul_precision("high")
+    sums = {k: [0.0, 0.0, 0.0] for k in CACHED}
+    for bucket in data.buckets:
+        count, length = bucket.ids.shape
+        bucket.states = {k: torch.empty(count, length, width, dtype=torch.float16, device=device) for k in CACHED}
+        bucket.embeddings = torch.empty(count, width, device=device)
+        for at in range(0, count, max(8, 65536 // length)):
+            part = slice(at, at + max(8, 65536 // length))
+            states = teacher(bucket.ids[part])
+            bucket.embeddings[part] = pooled(states[-1])
+            for k in CACHED:
+                bucket.states[k][part] = states[k].half()
+        sample = min(count, 64)
+        for k in CACHED:
+            some = bucket.states[k][:sample].float()
+            sums[k][0] += some.numel()
+            sums[k][1] += some.sum().item()
+            sums[k][2] += some.square().sum().item()
+    torch.set_float32_matmul_precision("highest")
+    data.variances = {k: s / n - (t / n) ** 2 for k, (n, t, s) in sums.items()}
+    say(f"the teacher's states are kept, variances {data.variances}")
+
+
+def loss_of(
+    student: Encoder, bucket: Bucket, rows: torch.Tensor, data: Data, recipe: Recipe, progress: float
+) -> torch.Tensor:
+    """Embeddings, hidden states and, if asked for, similarities in the batch."""
+    assert bucket.embeddings is not None
+    states = student(bucket.ids[rows])
+    ours, theirs = pooled(states[-1]), bucket.embeddings[rows]
+    loss = (1 - (ours * theirs).sum(1)).mean()
+    weight = recipe.hidden * (1 + (recipe.hidden_end - 1) * progress)
+    pairs = HIDDEN[len(student.layers)]
+    for mine, its in pairs:
+        error = functional.mse_loss(states[mine].float(), bucket.states[its][rows].float())
+        loss = loss + weight / (len(pairs) * data.variances[its]) * error
+    if recipe.similarity:
+        far = torch.eye(len(rows), device=ours.device) * 1e4
+        with torch.autocast(ours.device.type, enabled=False):
+            mine, its = (functional.log_softmax(e @ e.T / 0.05 - far, dim=1) for e in (ours, theirs))
+        loss = loss + recipe.similarity * functional.kl_div(mine, its, reduction="batchmean", log_target=True)
+    return loss
+
+
+class Pruner:
+    """Keeps the weights outside the masks at 0, and finds the masks."""
+
+    def __init__(self, student: Encoder, zeros: float, recipe: Recipe, data: Data, steps: int) -> None:
+        self.student, self.zeros, self.recipe, self.data = student, zeros, recipe, data
+        self.weights = [linear.weight for linear in student.linears()]
+        self.masks: list[torch.Tensor] = []
+        # A shallow student first learns to be shallow.
+        shallow = len(student.layers) < 6
+        self.first = int(steps * (0.3 if recipe.masks == "admm" else 0.1)) if shallow else 0
+        self.last = int(steps * (recipe.until + (0.1 if shallow else 0)))
+        self.every = max(1, min(25, (self.last - self.first) // 40))
+
+    @torch.no_grad()
+    def before(self, step: int, optimizer: torch.optim.Adam) -> None:
+        """Find the masks of this step."""
+        if not self.zeros or step < self.first or step > self.last:
+            return
+        if self.recipe.masks == "admm":
+            if not self.masks:
+                self._at_once()
+        elif step == self.last or (step - self.first) % self.every == 0:
+            share = cubic((step - self.first) / max(1, self.last - self.first), self.zeros)
+            self.masks = [largest(self._score(w, optimizer), share) for w in self.weights]
+            torch._foreach_mul_(self.weights, self.masks)
+
+    def _score(self, weight: torch.Tensor, optimizer: torch.optim.Adam) -> torch.Tensor:
+        state = optimizer.state.get(weight, {})
+        if self.recipe.masks == "fisher" and "exp_avg_sq" in state:
+            return weight.square() * (state["exp_avg_sq"] + 1e-3 * state["exp_avg_sq"].mean())
+        return weight.abs()
+
+    def _at_once(self) -> None:
+        batches = [(b.ids[:96], None) for b in self.data.buckets]
+        moments = second_moments(self.student, batches)
+        for weight, moment in zip(self.weights, moments, strict=True):
+            values, mask = admm(weight, moment, self.zeros)
+            weight.copy_(values)
+            self.masks.append(mask)
+
+    @torch.no_grad()
+    def mask_gradients(self) -> None:
+        """So that clipping does not count what is pruned."""
+        if self.masks:
+            torch._foreach_mul_([w.grad for w in self.weights], self.masks)
+
+    @torch.no_grad()
+    def mask_weights(self) -> None:
+        """Undo what the optimizer's momentum does to pruned weights."""
+        if self.masks:
+            torch._foreach_mul_(self.weights, self.masks)
+
+
+def train(
+    student: Encoder,
+    data: Data,
+    recipe: Recipe,
+    *,
+    zeros: float,
+    steps: int,
+    tokens: int,
+    deadline: float,
+    points: int = 0,
+) -> dict[str, Any]:
+    """Distil a student in place -> steps, sentences, seconds, and the dev figures at `points` moments."""
+    device = student.norm.weight.device
+    student.train()
+    parameters = [p for p in student.parameters() if p.requires_grad]
+    optimizer = torch.optim.Adam(parameters, lr=recipe.rate, betas=(0.9, 0.98), fused=device.type == "cuda")
+    pruner = Pruner(student, zeros, recipe, data, steps)
+    batches = data.batches(tokens, seed=1)
+    began, sentences, curve, step = time.perf_counter(), 0, [], 0
+    shown = torch.zeros((), device=device)
+    for step in range(steps):
+        if step % 25 == 0:
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            if time.perf_counter() - START > deadline:
+                say(f"cut at step {step} of {steps}")
+                break
+        progress = step / steps
+        pruner.before(step, optimizer)
+        warm = min(1.0, (step + 1) / max(1, 0.04 * steps))
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.rate * warm * 0.5 * (1 + math.cos(math.pi * progress))
+        bucket, rows = next(batches)
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
+            loss = loss_of(student, bucket, rows, data, recipe, progress)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        pruner.mask_gradients()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        pruner.mask_weights()
+        sentences += len(rows)
+        shown = 0.98 * shown + 0.02 * loss.detach()
+        if points and step and step % max(1, steps // points) == 0:
+            figures = agreement(data.dev_dense, embed(student, data.dev), ranks=False)
+            curve.append({"step": step, "seconds": time.perf_counter() - began, "loss": shown.item(), **figures})
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    student.eval()
+    seconds = time.perf_counter() - began
+    return {"steps": step + 1, "sentences": sentences, "seconds": seconds, "loss": shown.item(), "curve": curve}
+
+
+def line(report: dict[str, float]) -> str:
+    """The figures of a model on one line."""
+    return " ".join(f"{k} {v:.3f}" if abs(v) <= 1 else f"{k} {v:.1f}" for k, v in report.items())
+
+
+class Run:
+    """A run within a budget of seconds."""
+
+    def __init__(self, base: dict[str, np.ndarray], data: Data, device: torch.device, output: Path) -> None:
+        self.base, self.data, self.device, self.output = base, data, device, output
+        self.results: dict[str, Any] = {"dense": data.dense, "pilots": [], "models": []}
+
+    def student(self, layers: int) -> Encoder:
+        """A student that starts from layers of the base."""
+        return Encoder(self.base, DEPTHS[layers]).to(self.device)
+
+    def write(self) -> None:
+        """Write the results so far; a reader never sees half of them."""
+        part = self.output / "results.part"
+        part.write_text(json.dumps(self.results, indent=1))
+        os.replace(part, self.output / "results.json")
+
+    def seconds_per_step(self, layers: int, recipe: Recipe, tokens: int, steps: int = 25) -> float:
+        """Measured, after five steps that warm up."""
+        student, seconds = self.student(layers), 0.0
+        for count in (5, steps):
+            told = train(student, self.data, recipe, zeros=0.0, steps=count, tokens=tokens, deadline=1e9)
+            seconds = told["seconds"]
+        return seconds / steps
+
+    def pilot(self, recipe: Recipe, steps: int, tokens: int) -> float:
+        """A short training at 80 % -> cosine + overlaps of neighbours on the dev sentences."""
+        student = self.student(6)
+        told = train(student, self.data, recipe, zeros=0.8, steps=steps, tokens=tokens, deadline=1e9)
+        figures = agreement(self.data.dev_dense, embed(student, self.data.dev))
+        told |= {"recipe": asdict(recipe), "dev": figures}
+        self.results["pilots"].append(told)
+        self.write()
+        say(f"pilot {recipe}: {told['seconds']:.1f} s, loss {told['loss']:.4f}, {line(figures)}")
+        return figures["cos"] + figures["nn"] / 100 + figures["top5"]
+
+    def chosen_recipe(self, steps: int, tokens: int) -> Recipe:
+        """Each question in turn, with the best answers so far."""
+        best = Recipe()
+        score = self.pilot(best, steps, tokens)
+        for changes in (
+            [{"masks": "magnitude"}, {"masks": "fisher"}],
+            [{"similarity": 0.3}, {"similarity": 1.0}],
+            [{"hidden_end": 0.1}],
+            [{"rate": 2e-3}],
+        ):
+            for recipe in [replace(best, **c) for c in changes]:
+                reached = self.pilot(recipe, steps, tokens)
+                if reached > score:
+                    best, score = recipe, reached
+        return best
+
+    def model(self, model: Model, recipe: Recipe, steps: int, tokens: int, deadline: float) -> float:
+        """Train, measure, store, and measure what is stored -> seconds of training."""
+        student = self.student(model.layers)
+        told = train(
+            student, self.data, recipe, zeros=model.zeros, steps=steps, tokens=tokens, deadline=deadline, points=8
+        )
+        trained, _ = measured(student, self.data.tests, self.data.tests_dense)
+        packed = pack(student)
+        reread = unpack(packed, self.base).to(self.device).eval()
+        stored, _ = measured(reread, self.data.tests, self.data.tests_dense)
+        with zipfile.ZipFile(self.output / f"{model.archive}.zip", "a") as archive:
+            archive.writestr(f"{model.name}.npz.xz", packed)
+        if model.name in FLOATS:
+            with zipfile.ZipFile(self.output / "floats.zip", "a") as archive:
+                archive.writestr(f"{model.name}.npz.xz", pack(student, precision=16))
+        told |= asdict(model) | {"recipe": asdict(recipe), "bytes": len(packed), "zeros_found": sparsity(student)}
+        told |= {"trained": trained, "stored": stored}
+        self.results["models"].append(told)
+        self.write()
+        say(f"{model.name}: {told['steps']} steps, {told['sentences']} sentences, {told['seconds']:.1f} s")
+        say(f"  trained {line(trained)}")
+        say(f"  stored  {line(stored)}, {len(packed) / 1e6:.2f} MB")
+        return told["seconds"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train all models within the budget."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("base", type=Path, help="what `payload` wrote")
+    parser.add_argument("corpus", type=Path, help="what `corpus` wrote")
+    parser.add_argument("output", type=Path, help="folder of results.json and of the stored models")
+    parser.add_argument("--seconds", type=float, default=535, help="of everything, loading included")
+    parser.add_argument("--pilot-seconds", type=float, default=10, help="of one of seven pilots; 0 makes none")
+    parser.add_argument(
+        "--limit", type=int, default=0, help="training texts at most, for a trial; a twentieth of it of each test"
+    )
+    parser.add_argument("--tokens", type=int, default=0, help="of a batch; 0 measures which is fastest")
+    parser.add_argument("--models", default="", help="names, with commas between; all without")
+    chosen = parser.parse_args(arguments)
+    chosen.output.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    say(f"torch {torch.__version__} on {torch.cuda.get_device_name() if device.type == 'cuda' else 'cpu'}")
+    base = read_base(chosen.base)
+    teacher = Encoder(base, DEPTHS[6]).to(device).eval().requires_grad_(False)
+    run = Run(base, load(chosen.corpus, teacher, device, chosen.limit), device, chosen.output)
+    del teacher
+    tokens = chosen.tokens or fastest_batch(run)
+    run.results |= {"device": str(device), "torch": torch.__version__, "tokens": tokens, "seconds": chosen.seconds}
+    recipe = Recipe()
+    if chosen.pilot_seconds:
+        each = run.seconds_per_step(6, replace(recipe, similarity=1.0), tokens)
+        recipe = run.chosen_recipe(max(10, int(chosen.pilot_seconds / each)), tokens)
+    models = [m for m in MODELS if not chosen.models or m.name in chosen.models.split(",")]
+    costs = {n: run.seconds_per_step(n, recipe, tokens) for n in {m.layers for m in models}}
+    # Beside the steps, each model takes seconds to be measured and stored, and finding masks costs a little.
+    left = chosen.seconds - (time.perf_counter() - START)
+    aside = 7.0 if device.type == "cuda" else 0.1 * left / len(models)
+    steps = max(10, int(0.93 * (left - aside * len(models)) / sum(costs[m.layers] for m in models)))
+    say(f"recipe {recipe}; {steps} steps of {tokens} tokens each; seconds a step {costs}")
+    run.results |= {"steps": steps, "seconds_per_step": costs}
+    run.write()
+    pace = 1.0
+    for model in models:
+        left = chosen.seconds - (time.perf_counter() - START) - aside
+        fitting = min(steps, int(left / (pace * costs[model.layers])))
+        if fitting < steps / 3:
+            say(f"{model.name}: no time left")
+            continue
+        try:
+            seconds = run.model(model, recipe, fitting, tokens, chosen.seconds - aside)
+            pace = max(pace, seconds / (fitting * costs[model.layers]))
+        except Exception:
+            say(f"{model.name} failed:\n{traceback.format_exc()}")
+    say("done")
+
+
+def fastest_batch(run: Run) -> int:
+    """The smallest batch, in tokens, that reaches nine tenths of the best throughput."""
+    sizes = (8192, 16384, 32768) if run.device.type == "cuda" else (1024,)
+    rates = {t: t / run.seconds_per_step(6, Recipe(), t) for t in sizes}
+    say(f"tokens/s by batch: { ({t: round(r) for t, r in rates.items()}) }")
+    return min(t for t in sizes if rates[t] >= 0.9 * max(rates.values()))
+
+
+if __name__ == "__main__":
+    main()
