@@ -3,22 +3,25 @@
 A map gives every axis of every value a name, as einsum does: with `"...k, kn, n -> ...n"` an op reads a matrix whose
 rows are the last axis of its first operand, and whose columns are that of its result; the axes before are the same in
 both. An axis that no result has is summed, in any order. Analyses and passes ask the map, so that a new op is known to
-all of them by its map alone. Compare the indexing maps of MLIR's linalg and the sharding rules of Shardy.
+all of them by its map alone; the shapes of a `PatternOp`, and what it refuses, follow from its pattern. Compare the
+indexing maps of MLIR's linalg and the sharding rules of Shardy.
 """
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 from typing import NamedTuple
 
 from typing_extensions import override
 from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import IRDLOperation
 from xdsl.traits import OpTrait
+from xdsl.utils.exceptions import VerifyException
 
-from ..tensors import rank_of
+from ..tensors import DYNAMIC, F32Tensor, Shape, f32_tensor, rank_of, shape_of, shape_text
 
 Axes = tuple[str, ...]
 """The names of a value's axes."""
@@ -80,6 +83,10 @@ class HasAxisMap(OpTrait, ABC):
     def axis_map(self, op: Operation) -> AxisMap:
         """Return the map for the ranks and attributes of `op`."""
 
+    def pattern_for(self, _: Operation, /) -> "AxisPattern | None":
+        """Return the pattern that states the shapes of an op; None where none does."""
+        return None
+
 
 class RowWise(OpTrait):
     """An op that runs in tiles wherever its map allows: each row, all axes but the last, from the same row of operands.
@@ -96,15 +103,21 @@ class RowMajor(OpTrait):
 class AxisPattern(HasAxisMap):
     """A map for any rank: `AxisPattern("...k, kn, n -> ...n")`; operands that are left out are the last ones.
 
-    `whole` names the axes that the op needs as a whole.
+    `whole` names the axes that the op needs as a whole, `known` those whose sizes the types of all operands state. An
+    axis of the results alone has size 1.
     """
 
     pattern: str
     whole: str = ""
+    known: str = ""
 
     @override
     def axis_map(self, op: Operation) -> AxisMap:
         return _map_of_ranks(self, tuple(map(rank_of, op.operands)), tuple(map(rank_of, op.results)))
+
+    @override
+    def pattern_for(self, _: Operation, /) -> "AxisPattern":
+        return self
 
 
 @dataclass(frozen=True)
@@ -116,11 +129,16 @@ class FixedAxes(HasAxisMap):
 
     pattern: str
     fixed: str
+    known: str = ""
 
     @override
     def axis_map(self, op: Operation) -> AxisMap:
         found = AxisPattern(self.pattern).axis_map(op)
         return AxisMap(found.operands, found.results, fixed=frozenset(self.fixed))
+
+    @override
+    def pattern_for(self, _: Operation, /) -> AxisPattern:
+        return AxisPattern(self.pattern, known=self.known)
 
 
 @dataclass(frozen=True)
@@ -158,17 +176,89 @@ def _trait_of(kind: type[Operation]) -> HasAxisMap | None:
     return kind.get_trait(HasAxisMap)
 
 
+class PatternOp(IRDLOperation):
+    """An op of one result whose shapes a pattern states; optional operands are the last ones."""
+
+    def verify_(self) -> None:
+        trait = _trait_of(type(self))
+        pattern = None if trait is None else trait.pattern_for(self)
+        assert pattern is not None
+        found, expected = shape_of(self.results[0]), result_shape(type(self), pattern, self.operands)
+        if found != expected:
+            raise VerifyException(f"expected result {shape_text(expected)}, got {shape_text(found)}")
+
+
+def result_type(kind: type[PatternOp], *operands: SSAValue | None) -> F32Tensor:
+    """Return the type of the result of an op of a kind whose pattern is always the same; None: operands left out.
+
+    Raises:
+        VerifyException: the operands do not fit.
+    """
+    pattern = kind.get_trait(AxisPattern) or kind.get_trait(FixedAxes)
+    assert pattern is not None
+    given = [operand for operand in operands if operand is not None]
+    return f32_tensor(result_shape(kind, AxisPattern(pattern.pattern, known=pattern.known), given))
+
+
+def result_shape(kind: type[PatternOp], pattern: AxisPattern, operands: Sequence[SSAValue]) -> Shape:
+    """Return the shape that a pattern gives the result for operands; of an unknown size and a known one, the latter.
+
+    Raises:
+        VerifyException: the operands do not fit.
+    """
+    names = tuple(name for name, _ in kind.get_irdl_definition().operands)
+    return _shape_by(pattern, names, tuple(map(shape_of, operands)))
+
+
+def _fits(size: int, expected: int, is_exact: bool) -> bool:
+    return size == expected or (size == DYNAMIC and not is_exact)
+
+
+@lru_cache(maxsize=1024)
+def _shape_by(pattern: AxisPattern, names: tuple[str, ...], operands: tuple[Shape, ...]) -> Shape:
+    read, (written,) = _sides(pattern.pattern)
+    sizes, leading = dict[str, int](), -1
+    # operands with more axes of their own say what others have to fit: a weight, what its input has
+    for index in sorted(range(len(operands)), key=lambda index: -sum(name != LEADING for name in read[index])):
+        name, word, shape = names[index], read[index], operands[index]
+        least, is_open = len(word) - (LEADING in word), LEADING in word and leading < 0
+        rank = least + (leading if LEADING in word and not is_open else 0)
+        if len(shape) < rank or (len(shape) > rank and not is_open):
+            more = " or more" if is_open else ""
+            raise VerifyException(f"expected {name} of rank {rank}{more}, got {shape_text(shape)}")
+        leading = len(shape) - least if LEADING in word else leading
+        axes = _named(word, len(shape))
+        known = [sizes.get(axis, DYNAMIC) for axis in axes]
+        fitting = tuple(here if size == DYNAMIC else size for here, size in zip(shape, known, strict=True))
+        exact = [axis in pattern.known for axis in axes]
+        if not all(map(_fits, shape, fitting, exact)):
+            raise VerifyException(f"expected {name} {shape_text(fitting)}, got {shape_text(shape)}")
+        unknown = [axis for axis, strict in enumerate(exact) if strict and shape[axis] == DYNAMIC]
+        if unknown:
+            raise VerifyException(f"expected {name} with a known size of axis {unknown[0]}, got {shape_text(shape)}")
+        sizes.update(zip(axes, fitting, strict=True))
+    rank = len(written) + (leading - 1 if LEADING in written else 0)
+    return tuple(sizes.get(axis, 1) for axis in _named(written, rank))
+
+
 def own_axes(value: SSAValue, prefix: str) -> Axes:
     """Return a name of its own for every axis of a value."""
     return tuple(f"{prefix}{axis}" for axis in range(rank_of(value)))
 
 
 @cache
+def _sides(pattern: str) -> tuple[Sequence[Axes], Sequence[Axes]]:
+    """Return the words of a pattern: those of operands, and those of results."""
+    read, written = (
+        [tuple(re.findall(r"\.\.\.|\w", word)) for word in side.split(",")] for side in pattern.split("->")
+    )
+    return read, written
+
+
+@cache
 def _map_of_ranks(pattern: AxisPattern, operands: tuple[int, ...], results: tuple[int, ...]) -> AxisMap:
     """Return the map for operands and results of these ranks."""
-    read, written = (
-        [re.findall(r"\.\.\.|\w", word) for word in side.split(",")] for side in pattern.pattern.split("->")
-    )
+    read, written = _sides(pattern.pattern)
     return AxisMap(
         tuple(_named(word, rank) for word, rank in zip(read, operands, strict=False)),
         tuple(_named(word, rank) for word, rank in zip(written, results, strict=True)),

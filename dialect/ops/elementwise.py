@@ -9,7 +9,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..attributes.activations import ActivationAttr
 from ..tensors import DENSE_TENSOR, broadcast_shape, compatible, f32_tensor, shape_of, shape_text
-from .axis_maps import AxisPattern, RowMajor, RowWise
+from .axis_maps import AxisPattern, PatternOp, RowMajor, RowWise
 from .pattern_traits import ElementwisePatterns
 
 ELEMENTWISE = (Pure(), AxisPattern("... -> ..."), RowWise(), RowMajor())
@@ -17,7 +17,7 @@ BROADCAST = (Pure(), AxisPattern("..., ... -> ..."), RowWise(), RowMajor())
 
 
 @irdl_op_definition
-class ActivateOp(IRDLOperation):
+class ActivateOp(PatternOp):
     """One activation for every value.
 
     ```mlir
@@ -36,12 +36,6 @@ class ActivateOp(IRDLOperation):
 
     def __init__(self, x: SSAValue, activation: ActivationAttr) -> None:
         super().__init__(operands=[x], properties={"activation": activation}, result_types=[x.type])
-
-    def verify_(self) -> None:
-        if shape_of(self.x) != shape_of(self.result):
-            raise VerifyException(
-                f"result {shape_text(shape_of(self.result))}, expected {shape_text(shape_of(self.x))}"
-            )
 
 
 def rounds_to_codes(op: Operation) -> bool:
@@ -65,7 +59,7 @@ class BinaryOp(IRDLOperation):
     def verify_(self) -> None:
         expected = broadcast_shape(shape_of(self.left), shape_of(self.right))
         if not compatible(shape_of(self.result), expected):
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+            raise VerifyException(f"expected result {shape_text(expected)}, got {shape_text(shape_of(self.result))}")
 
 
 @irdl_op_definition
@@ -136,4 +130,4 @@ class PreluOp(BinaryOp):
         super().verify_()
         shape, slope = shape_of(self.left), shape_of(self.right)
         if not compatible(shape, broadcast_shape(shape, slope)):
-            raise VerifyException(f"slope {shape_text(slope)} does not fit input {shape_text(shape)}")
+            raise VerifyException(f"expected a slope that is broadcast to {shape_text(shape)}, got {shape_text(slope)}")

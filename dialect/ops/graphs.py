@@ -48,8 +48,8 @@ from ..attributes.product_order import ProductOrderAttr
 from ..attributes.target_walk import TargetWalkAttr
 from ..provenance import texts_of
 from ..symbolic_sizes import DIMS, Size, SymbolicShape
-from ..tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text, verify_bias
-from .axis_maps import AxisMap, AxisPattern, FixedAxes, HasAxisMap, RowMajor
+from ..tensors import DENSE_TENSOR, DYNAMIC, F32_TENSOR, f32_tensor, shape_of, shape_text
+from .axis_maps import LEADING, AxisMap, AxisPattern, FixedAxes, HasAxisMap, PatternOp, RowMajor
 from .constants import SparseConstantOp
 
 SUMS_SINCE: Final = 16
@@ -199,17 +199,24 @@ NOTHING: Final = AtTargets()
 class _GraphAxes(HasAxisMap):
     """Nodes have numbers, which the edges name; features stay apart. Edges of a call are between the same nodes."""
 
-    constant: str
-    of_call: str
+    constant: AxisPattern
+    of_call: AxisPattern
+    fixed: str
 
     @override
     def axis_map(self, op: Operation) -> AxisMap:
-        of_call = isinstance(op, OverEdgesOp) and op.of_call
-        found = AxisPattern(self.of_call if of_call else self.constant).axis_map(op)
-        return replace(found, fixed=frozenset("st"), parameters=frozenset() if of_call else found.parameters)
+        pattern = self.pattern_for(op)
+        found = pattern.axis_map(op)
+        # without batch axes no operand is a parameter: all may be computed in a call
+        parameters = found.parameters if LEADING in pattern.pattern else frozenset[int]()
+        return replace(found, fixed=frozenset(self.fixed), parameters=parameters)
+
+    @override
+    def pattern_for(self, op: Operation, /) -> AxisPattern:
+        return self.of_call if isinstance(op, OverEdgesOp) and op.of_call else self.constant
 
 
-class OverEdgesOp(IRDLOperation):
+class OverEdgesOp(PatternOp):
     """An op over the edges of a graph [sources, targets]: what nodes get has a bias and an activation.
 
     `walk` says that the targets of a constant graph are not taken in the order of their numbers.
@@ -269,7 +276,11 @@ class AggregateOp(OverEdgesOp):
     maximum = opt_prop_def(UnitAttr)
     order = opt_prop_def(ProductOrderAttr)
 
-    traits = traits_def(Pure(), _GraphAxes("...sf, st, f -> ...tf", of_call="sf, ss, f -> sf"), RowMajor())
+    traits = traits_def(
+        Pure(),
+        _GraphAxes(AxisPattern("...sf, st, f -> ...tf", known="stf"), AxisPattern("sf, ss, f -> sf", known="f"), "st"),
+        RowMajor(),
+    )
     assembly_format: ClassVar = (
         "$x `,` $graph (`maximum` $maximum^)? (`bias` $bias^)? (`activation` $activation^)? (`order` $order^)? "
         "(`walk` $target_walk^)? "
@@ -290,21 +301,6 @@ class AggregateOp(OverEdgesOp):
         """Whether the result is the product alone: linear in x."""
         return self.maximum is None and self.bias is None and self.activation is None
 
-    def verify_(self) -> None:
-        shape, graph = shape_of(self.x), shape_of(self.graph)
-        if self.of_call:
-            if len(shape) != 2 or shape[-1] == DYNAMIC:
-                raise VerifyException(f"input {shape_text(shape)}, expected nodes and a known last axis")
-            graph = (shape[0], shape[0])
-        elif len(graph) != 2 or DYNAMIC in graph:
-            raise VerifyException(f"graph {shape_text(graph)}, expected rank 2 and known sizes")
-        if len(shape) < 2 or shape[-1] == DYNAMIC or shape[-2] != graph[0]:
-            raise VerifyException(f"input {shape_text(shape)}, expected {graph[0]} nodes and a known last axis")
-        verify_bias(self.bias, shape[-1])
-        expected = (*shape[:-2], graph[1], shape[-1])
-        if shape_of(self.result) != expected:
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
-
 
 class EdgeSoftmax(NamedTuple):
     """Steps from the scores of the edges of a node to their weights; see `AttendEdgesOp`."""
@@ -313,6 +309,9 @@ class EdgeSoftmax(NamedTuple):
     activation: ActivationAttr | None = None
     epsilon: float = 0.0
     from_zero: bool = False
+
+
+SCORED: Final = "sf, sk, ss, f -> sf"
 
 
 @irdl_op_definition
@@ -340,7 +339,11 @@ class AttendEdgesOp(OverEdgesOp):
     epsilon = opt_prop_def(FloatAttr.constr(f64))
     from_zero = opt_prop_def(UnitAttr)
 
-    traits = traits_def(Pure(), FixedAxes("nf, nk, nn, f -> nf", fixed="nfk"), RowMajor())
+    traits = traits_def(
+        Pure(),
+        _GraphAxes(AxisPattern(SCORED, known="sf"), AxisPattern(SCORED, known="f"), "sfk"),
+        RowMajor(),
+    )
     assembly_format: ClassVar = (
         "$x `,` $scores `,` $graph (`bias` $bias^)? `heads` $heads (`score` $score^)? (`epsilon` $epsilon^)? "
         "(`from_zero` $from_zero^)? (`activation` $activation^)? (`walk` $target_walk^)? "
@@ -368,24 +371,14 @@ class AttendEdgesOp(OverEdgesOp):
         return EdgeSoftmax(self.heads.value.data, self.score, epsilon, self.from_zero is not None)
 
     def verify_(self) -> None:
-        shape, scores, graph = (shape_of(value) for value in (self.x, self.scores, self.graph))
-        heads, _, epsilon, _ = self.softmax
-        if self.of_call:
-            if len(shape) != 2 or shape[-1] == DYNAMIC:
-                raise VerifyException(f"input {shape_text(shape)}, expected nodes and a known last axis")
-        elif len(graph) != 2 or DYNAMIC in graph or graph[0] != graph[1]:
-            raise VerifyException(f"graph {shape_text(graph)}, expected as many sources as targets")
-        elif len(shape) != 2 or shape[0] != graph[0] or shape[1] == DYNAMIC:
-            raise VerifyException(f"input {shape_text(shape)}, expected {graph[0]} nodes and a known last axis")
-        if heads < 1 or shape[1] % heads:
-            raise VerifyException(f"{heads} heads of {shape[1]} features, expected a divisor")
-        if scores != (shape[0], 2 * heads):
-            raise VerifyException(f"scores {shape_text(scores)}, expected {shape_text((shape[0], 2 * heads))}")
+        super().verify_()
+        features, scores, (heads, _, epsilon, _) = shape_of(self.x)[1], shape_of(self.scores)[1], self.softmax
+        if heads < 1 or features % heads:
+            raise VerifyException(f"expected a divisor of {features} features, got {heads} heads")
+        if scores != 2 * heads:
+            raise VerifyException(f"expected {2 * heads} scores of each node, got {scores}")
         if epsilon < 0:
-            raise VerifyException(f"epsilon {epsilon}, expected 0 or more")
-        verify_bias(self.bias, shape[1])
-        if shape_of(self.result) != shape:
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(shape)}")
+            raise VerifyException(f"expected an epsilon of 0 or more, got {epsilon}")
 
 
 OverEdges = AggregateOp | AttendEdgesOp

@@ -5,7 +5,6 @@ from typing import ClassVar, Final
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, StringAttr, f64, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
-    IRDLOperation,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -24,16 +23,11 @@ from ..attributes.partition import PartitionAttr
 from ..attributes.transfers import InstanceBoundAttr
 from ..tensors import (
     DENSE_TENSOR,
-    DYNAMIC,
     F32_TENSOR,
-    Shape,
-    compatible,
-    f32_tensor,
     shape_of,
     shape_text,
-    verify_bias,
 )
-from .axis_maps import AxisPattern, FixedAxes, RowMajor, RowWise
+from .axis_maps import AxisPattern, FixedAxes, PatternOp, RowMajor, RowWise, result_type
 from .pattern_traits import LayerPatterns
 
 BFLOAT: Final = "bf16"
@@ -41,7 +35,7 @@ BFLOAT: Final = "bf16"
 
 
 @irdl_op_definition
-class LinearOp(IRDLOperation):
+class LinearOp(PatternOp):
     """activation(x weight + bias), row by row: x [..., K], weight [K, N], bias [N], result [..., N].
 
     A layer of `precision` "bf16" rounds x and weight to bfloat16, and sums products in f32; kernels without
@@ -68,7 +62,7 @@ class LinearOp(IRDLOperation):
     partition = opt_prop_def(PartitionAttr)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), AxisPattern("...k, kn, n -> ...n"), RowWise(), LayerPatterns())
+    traits = traits_def(Pure(), AxisPattern("...k, kn, n -> ...n", known="kn"), RowWise(), LayerPatterns())
     assembly_format: ClassVar = (
         "$x `,` $weight (`bias` $bias^)? (`activation` $activation^)? (`precision` $precision^)? "
         "(`kernel` $kernel^)? (`io_bounds` $io_bounds^)? (`bound` $bound^)? (`cut` $cut^)? "
@@ -82,32 +76,21 @@ class LinearOp(IRDLOperation):
         bias: SSAValue | None = None,
         activation: ActivationAttr | None = None,
     ) -> None:
-        shape = (*shape_of(x)[:-1], shape_of(weight)[1])
         super().__init__(
             operands=[x, weight, bias],
             properties={"activation": activation},
-            result_types=[f32_tensor(shape)],
+            result_types=[result_type(LinearOp, x, weight, bias)],
         )
 
     def verify_(self) -> None:
-        shape, weight = shape_of(self.x), shape_of(self.weight)
-        if len(weight) != 2:
-            raise VerifyException(f"weight of rank {len(weight)}, expected 2")
-        if DYNAMIC in weight:
-            raise VerifyException(f"weight {shape_text(weight)}, expected known sizes")
-        if not shape or shape[-1] != weight[0]:
-            raise VerifyException(f"input {shape_text(shape)} does not fit weight {shape_text(weight)}")
-        verify_bias(self.bias, weight[1])
+        super().verify_()
+        borders, outputs = self.borders, shape_of(self.weight)[1]
         if self.precision is not None and self.precision.data != BFLOAT:
-            raise VerifyException(f"precision {self.precision.data!r}, accepted is {BFLOAT}")
-        expected = (*shape[:-1], weight[1])
-        if shape_of(self.result) != expected:
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
-        borders = self.borders
-        if borders and (borders[0] != 0 or borders[-1] != weight[1] or list(borders) != sorted(borders)):
-            raise VerifyException(f"cut at {list(borders)}, expected ascending outputs from 0 to {weight[1]}")
-        if self.partition is not None and len(self.partition.owners) != weight[1]:
-            raise VerifyException(f"owners of {len(self.partition.owners)} outputs, expected {weight[1]}")
+            raise VerifyException(f"expected precision {BFLOAT}, got {self.precision.data!r}")
+        if borders and (borders[0] != 0 or borders[-1] != outputs or list(borders) != sorted(borders)):
+            raise VerifyException(f"expected ascending outputs from 0 to {outputs} to cut at, got {list(borders)}")
+        if self.partition is not None and len(self.partition.owners) != outputs:
+            raise VerifyException(f"expected owners of {outputs} outputs, got {len(self.partition.owners)}")
 
     @property
     def is_rounded(self) -> bool:
@@ -120,32 +103,17 @@ class LinearOp(IRDLOperation):
         return tuple(int(border) for border in self.cut.get_values()) if self.cut is not None else ()
 
 
-def _verify_rowwise(op: IRDLOperation, *parameters: SSAValue | None) -> None:
-    """Check that the first operand has the result's shape, with a known last axis that the parameters match."""
-    shape, result = shape_of(op.operands[0]), shape_of(op.results[0])
-    if shape != result:
-        raise VerifyException(f"result {shape_text(result)}, expected {shape_text(shape)}")
-    if not shape or shape[-1] == DYNAMIC:
-        raise VerifyException(f"input {shape_text(shape)}, expected a known size of the last axis")
-    for parameter in parameters:
-        if parameter is not None and not compatible(shape_of(parameter), shape[-1:]):
-            raise VerifyException(f"parameter {shape_text(shape_of(parameter))}, expected {shape[-1]}")
-
-
-class NormalizedOp(IRDLOperation):
+class NormalizedOp(PatternOp):
     """One operand, seen over its last axis; the result has its shape."""
 
     x = operand_def(DENSE_TENSOR)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), AxisPattern("...k -> ...k", whole="k"), RowWise())
+    traits = traits_def(Pure(), AxisPattern("...k -> ...k", whole="k", known="k"), RowWise())
     assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue) -> None:
         super().__init__(operands=[x], result_types=[x.type])
-
-    def verify_(self) -> None:
-        _verify_rowwise(self)
 
 
 @irdl_op_definition
@@ -173,7 +141,7 @@ class LogSoftmaxOp(NormalizedOp):
 
 
 @irdl_op_definition
-class LayerNormOp(IRDLOperation):
+class LayerNormOp(PatternOp):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last axis.
 
     ```mlir
@@ -190,7 +158,7 @@ class LayerNormOp(IRDLOperation):
     epsilon = prop_def(FloatAttr.constr(f64))
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), AxisPattern("...k, k, k -> ...k", whole="k"), RowWise())
+    traits = traits_def(Pure(), AxisPattern("...k, k, k -> ...k", whole="k", known="k"), RowWise())
     assembly_format: ClassVar = (
         "$x `scale` $scale (`bias` $bias^)? `epsilon` $epsilon attr-dict `:` functional-type(operands, results)"
     )
@@ -208,12 +176,9 @@ class LayerNormOp(IRDLOperation):
             result_types=[x.type],
         )
 
-    def verify_(self) -> None:
-        _verify_rowwise(self, self.scale, self.bias)
-
 
 @irdl_op_definition
-class RmsNormOp(IRDLOperation):
+class RmsNormOp(PatternOp):
     """x / sqrt(mean(x * x) + epsilon) * scale over the last axis.
 
     ```mlir
@@ -228,7 +193,7 @@ class RmsNormOp(IRDLOperation):
     epsilon = prop_def(FloatAttr.constr(f64))
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), AxisPattern("...k, k -> ...k", whole="k"), RowWise())
+    traits = traits_def(Pure(), AxisPattern("...k, k -> ...k", whole="k", known="k"), RowWise())
     assembly_format: ClassVar = "$x `scale` $scale `epsilon` $epsilon attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, scale: SSAValue, epsilon: float) -> None:
@@ -238,12 +203,9 @@ class RmsNormOp(IRDLOperation):
             result_types=[x.type],
         )
 
-    def verify_(self) -> None:
-        _verify_rowwise(self, self.scale)
-
 
 @irdl_op_definition
-class BatchNormOp(IRDLOperation):
+class BatchNormOp(PatternOp):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias; each parameter has one entry for every index of axis 1.
 
     ```mlir
@@ -275,19 +237,9 @@ class BatchNormOp(IRDLOperation):
             result_types=[x.type],
         )
 
-    def verify_(self) -> None:
-        shape, result = shape_of(self.x), shape_of(self.result)
-        if shape != result:
-            raise VerifyException(f"result {shape_text(result)}, expected {shape_text(shape)}")
-        if len(shape) < 2:
-            raise VerifyException(f"input {shape_text(shape)}, expected rank 2 or more")
-        for parameter in self.operands[1:]:
-            if not compatible(shape_of(parameter), shape[1:2]):
-                raise VerifyException(f"parameter {shape_text(shape_of(parameter))}, expected {shape_text(shape[1:2])}")
-
 
 @irdl_op_definition
-class ReduceMeanOp(IRDLOperation):
+class ReduceMeanOp(PatternOp):
     """The mean over the last axis, which stays with size 1.
 
     ```mlir
@@ -300,22 +252,20 @@ class ReduceMeanOp(IRDLOperation):
     x = operand_def(DENSE_TENSOR)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), AxisPattern("...k -> ...m"), RowWise())
+    traits = traits_def(Pure(), AxisPattern("...k -> ...m", known="k"), RowWise())
     assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue) -> None:
-        super().__init__(operands=[x], result_types=[f32_tensor((*shape_of(x)[:-1], 1))])
+        super().__init__(operands=[x], result_types=[result_type(ReduceMeanOp, x)])
 
     def verify_(self) -> None:
-        shape = shape_of(self.x)
-        if not shape or shape[-1] in (DYNAMIC, 0):
-            raise VerifyException(f"input {shape_text(shape)}, expected a known size of the last axis")
-        if shape_of(self.result) != (*shape[:-1], 1):
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected the last axis to be 1")
+        super().verify_()
+        if shape_of(self.x)[-1] == 0:
+            raise VerifyException(f"expected x with values along the last axis, got {shape_text(shape_of(self.x))}")
 
 
 @irdl_op_definition
-class BatchMatmulTransposeBOp(IRDLOperation):
+class BatchMatmulTransposeBOp(PatternOp):
     """x y^T for each index of the leading axes: x [..., M, K], y [..., N, K], result [..., M, N]; K is known.
 
     The leading axes are the same. MLIR's `linalg.batch_matmul_transpose_b` has one of them.
@@ -331,25 +281,8 @@ class BatchMatmulTransposeBOp(IRDLOperation):
     y = operand_def(DENSE_TENSOR)
     result = result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), FixedAxes("...mk, ...nk -> ...mn", fixed="mnk"), RowMajor())
+    traits = traits_def(Pure(), FixedAxes("...mk, ...nk -> ...mn", fixed="mnk", known="k"), RowMajor())
     assembly_format: ClassVar = "$x `,` $y attr-dict `:` functional-type(operands, results)"
 
     def __init__(self, x: SSAValue, y: SSAValue) -> None:
-        super().__init__(operands=[x, y], result_types=[f32_tensor(_product_shape(shape_of(x), shape_of(y)))])
-
-    def verify_(self) -> None:
-        expected = _product_shape(shape_of(self.x), shape_of(self.y))
-        if not compatible(shape_of(self.result), expected):
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
-
-
-def _product_shape(x: Shape, y: Shape) -> Shape:
-    shapes = f"{shape_text(x)} and {shape_text(y)}"
-    if not len(x) == len(y) >= 2:
-        raise VerifyException(f"operands {shapes}, expected one rank, 2 or more")
-    if x[-1] == DYNAMIC or x[-1] != y[-1]:
-        raise VerifyException(f"operands {shapes}, expected last axes of one known size")
-    if not compatible(x[:-2], y[:-2]):
-        raise VerifyException(f"operands {shapes}, expected the same leading axes")
-    leading = (one if one != DYNAMIC else other for one, other in zip(x[:-2], y[:-2], strict=True))
-    return (*leading, x[-2], y[-2])
+        super().__init__(operands=[x, y], result_types=[result_type(BatchMatmulTransposeBOp, x, y)])

@@ -110,7 +110,7 @@ def test_text_that_does_not_parse_is_refused_with_its_place(tmp_path: Path, caps
 def test_a_module_that_does_not_verify_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "layer.mlir"
     file.write_text(LAYER.replace("tensor<2x2xf32>", "tensor<3x2xf32>"))
-    assert refused([str(file)], capsys) == "error: input ?x2 does not fit weight 3x2"
+    assert refused([str(file)], capsys) == "error: expected x ?x3, got ?x2"
 
 
 @pytest.mark.parametrize(("is_terminal", "options"), [(True, ()), (False, ("--elide", "16"))])

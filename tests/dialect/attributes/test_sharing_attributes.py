@@ -55,5 +55,5 @@ def test_a_cut_that_leaves_outputs_out_is_refused(borders: list[int]) -> None:
     module = linear_layer(ones((4, 64), dtype=float32), None, "count_blocks")
     (layer,) = [op for op in module.walk() if isinstance(op, LinearOp)]
     layer.cut = DenseArrayBase.from_list(i64, borders)
-    with pytest.raises(VerifyException, match=r"cut at \[.*\], expected ascending outputs from 0 to 64"):
+    with pytest.raises(VerifyException, match="expected ascending outputs from 0 to 64 to cut at"):
         layer.verify()

@@ -33,7 +33,7 @@ func.func @main(%x: tensor<4x8xf32>, %i: tensor<?xi32>, %w: tensor<7xf32>) {
 // -----
 
 func.func @main(%x: tensor<4x?xf32>, %e: !pebble.edges) {
-  // CHECK: input 4x?, expected nodes and a known last axis
+  // CHECK: expected x with a known size of axis 1, got 4x?
   %y = pebble.aggregate %x, %e : (tensor<4x?xf32>, !pebble.edges) -> tensor<4x?xf32>
   func.return
 }
@@ -41,7 +41,7 @@ func.func @main(%x: tensor<4x?xf32>, %e: !pebble.edges) {
 // -----
 
 func.func @main(%x: tensor<4x8xf32>, %e: !pebble.edges, %c: tensor<4xf32>) {
-  // CHECK: bias 4, expected 8
+  // CHECK: expected bias 8, got 4
   %y = pebble.aggregate %x, %e bias %c : (tensor<4x8xf32>, !pebble.edges, tensor<4xf32>) -> tensor<4x8xf32>
   func.return
 }
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<4x8xf32>, %e: !pebble.edges, %c: tensor<4xf32>) {
 // -----
 
 func.func @main(%x: tensor<4x8xf32>, %e: !pebble.edges) {
-  // CHECK: result 4x9, expected 4x8
+  // CHECK: expected result 4x8, got 4x9
   %y = pebble.aggregate %x, %e : (tensor<4x8xf32>, !pebble.edges) -> tensor<4x9xf32>
   func.return
 }
@@ -57,7 +57,7 @@ func.func @main(%x: tensor<4x8xf32>, %e: !pebble.edges) {
 // -----
 
 func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x6xf32>, %e: !pebble.edges) {
-  // CHECK: 3 heads of 8 features, expected a divisor
+  // CHECK: expected a divisor of 8 features, got 3 heads
   %y = pebble.attend_edges %x, %s, %e heads 3 : (tensor<4x8xf32>, tensor<4x6xf32>, !pebble.edges) -> tensor<4x8xf32>
   func.return
 }
@@ -65,7 +65,7 @@ func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x6xf32>, %e: !pebble.edges) {
 // -----
 
 func.func @main(%x: tensor<4x8xf32>, %s: tensor<4x5xf32>, %e: !pebble.edges) {
-  // CHECK: scores 4x5, expected 4x4
+  // CHECK: expected 4 scores of each node, got 5
   %y = pebble.attend_edges %x, %s, %e heads 2 : (tensor<4x8xf32>, tensor<4x5xf32>, !pebble.edges) -> tensor<4x8xf32>
   func.return
 }

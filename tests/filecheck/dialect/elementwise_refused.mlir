@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s --verify-diagnostics --split-input-file | filecheck %s
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: result ?x3, expected ?x4
+  // CHECK: expected result ?x4, got ?x3
   %y = pebble.activate <relu> %x : (tensor<?x4xf32>) -> tensor<?x3xf32>
   func.return
 }
@@ -17,7 +17,7 @@ func.func @main(%x: tensor<?x4xf32>, %b: tensor<3xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %b: tensor<4xf32>) {
-  // CHECK: result 4, expected ?x4
+  // CHECK: expected result ?x4, got 4
   %y = pebble.mul %x, %b : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<4xf32>
   func.return
 }
@@ -25,7 +25,7 @@ func.func @main(%x: tensor<?x4xf32>, %b: tensor<4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %slope: tensor<3x1x1xf32>) {
-  // CHECK: slope 3x1x1 does not fit input ?x4
+  // CHECK: expected a slope that is broadcast to ?x4, got 3x1x1
   %y = pebble.prelu %x, %slope : (tensor<?x4xf32>, tensor<3x1x1xf32>) -> tensor<3x?x4xf32>
   func.return
 }

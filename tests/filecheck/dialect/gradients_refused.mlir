@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s --verify-diagnostics --parsing-diagnostics --split-input-file | filecheck %s
 
 func.func @main(%x: tensor<?x2xf32>, %y: tensor<?x4xf32>, %w: tensor<2x3xf32>) {
-  // CHECK: y ?x4, expected ?x3
+  // CHECK: expected weight 2x4, got 2x3
   %g = pebble.sampled_product %x, %y, %w : (tensor<?x2xf32>, tensor<?x4xf32>, tensor<2x3xf32>) -> tensor<6xf32>
   func.return
 }
@@ -9,7 +9,7 @@ func.func @main(%x: tensor<?x2xf32>, %y: tensor<?x4xf32>, %w: tensor<2x3xf32>) {
 // -----
 
 func.func @main(%x: tensor<5x2xf32>, %y: tensor<4x3xf32>, %w: tensor<2x3xf32>) {
-  // CHECK: x 5x2 and y 4x3 have different rows
+  // CHECK: expected y 5x3, got 4x3
   %g = pebble.sampled_product %x, %y, %w : (tensor<5x2xf32>, tensor<4x3xf32>, tensor<2x3xf32>) -> tensor<6xf32>
   func.return
 }
@@ -17,7 +17,7 @@ func.func @main(%x: tensor<5x2xf32>, %y: tensor<4x3xf32>, %w: tensor<2x3xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>, %y: tensor<?x3xf32>, %w: tensor<2x3xf32>) {
-  // CHECK: result 5, expected 6
+  // CHECK: expected result 6, got 5
   %g = pebble.sampled_product %x, %y, %w : (tensor<?x2xf32>, tensor<?x3xf32>, tensor<2x3xf32>) -> tensor<5xf32>
   func.return
 }
@@ -25,7 +25,7 @@ func.func @main(%x: tensor<?x2xf32>, %y: tensor<?x3xf32>, %w: tensor<2x3xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>, %y: tensor<?x3xf32>, %w: tensor<6xf32>) {
-  // CHECK: weight 6, expected rank 2 and known sizes
+  // CHECK: expected weight of rank 2, got 6
   %g = pebble.sampled_product %x, %y, %w : (tensor<?x2xf32>, tensor<?x3xf32>, tensor<6xf32>) -> tensor<6xf32>
   func.return
 }
@@ -33,7 +33,7 @@ func.func @main(%x: tensor<?x2xf32>, %y: tensor<?x3xf32>, %w: tensor<6xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2x?xf32>) {
-  // CHECK: x ?x2x?, expected rank 2 or more and a known last axis
+  // CHECK: expected x with a known size of axis 2, got ?x2x?
   %g = pebble.sum_rows %x : (tensor<?x2x?xf32>) -> tensor<?x?xf32>
   func.return
 }
@@ -41,7 +41,7 @@ func.func @main(%x: tensor<?x2x?xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x3xf32>) {
-  // CHECK: result 4, expected 3
+  // CHECK: expected result 3, got 4
   %g = pebble.sum_rows %x : (tensor<?x3xf32>) -> tensor<4xf32>
   func.return
 }

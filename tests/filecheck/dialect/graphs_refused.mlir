@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s --verify-diagnostics --parsing-diagnostics --split-input-file | filecheck %s
 
 func.func @main(%x: tensor<2x2xf32>, %a: tensor<2x?xf32>) {
-  // CHECK: graph 2x?, expected rank 2 and known sizes
+  // CHECK: expected graph with a known size of axis 1, got 2x?
   %y = pebble.aggregate %x, %a : (tensor<2x2xf32>, tensor<2x?xf32>) -> tensor<?x2xf32>
   func.return
 }
@@ -9,7 +9,7 @@ func.func @main(%x: tensor<2x2xf32>, %a: tensor<2x?xf32>) {
 // -----
 
 func.func @main(%x: tensor<3x2xf32>, %a: tensor<2x4xf32>) {
-  // CHECK: input 3x2, expected 2 nodes and a known last axis
+  // CHECK: expected graph 3x4, got 2x4
   %y = pebble.aggregate %x, %a : (tensor<3x2xf32>, tensor<2x4xf32>) -> tensor<4x2xf32>
   func.return
 }
@@ -17,7 +17,7 @@ func.func @main(%x: tensor<3x2xf32>, %a: tensor<2x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<2x2xf32>, %a: tensor<2x4xf32>, %b: tensor<4xf32>) {
-  // CHECK: bias 4, expected 2
+  // CHECK: expected bias 2, got 4
   %y = pebble.aggregate %x, %a bias %b : (tensor<2x2xf32>, tensor<2x4xf32>, tensor<4xf32>) -> tensor<4x2xf32>
   func.return
 }
@@ -25,7 +25,7 @@ func.func @main(%x: tensor<2x2xf32>, %a: tensor<2x4xf32>, %b: tensor<4xf32>) {
 // -----
 
 func.func @main(%x: tensor<2x2xf32>, %a: tensor<2x4xf32>) {
-  // CHECK: result 2x2, expected 4x2
+  // CHECK: expected result 4x2, got 2x2
   %y = pebble.aggregate %x, %a : (tensor<2x2xf32>, tensor<2x4xf32>) -> tensor<2x2xf32>
   func.return
 }

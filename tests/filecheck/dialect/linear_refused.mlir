@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s --verify-diagnostics --split-input-file | filecheck %s
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4xf32>) {
-  // CHECK: weight of rank 1, expected 2
+  // CHECK: expected weight of rank 2, got 4
   %y = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x2xf32>
   func.return
 }
@@ -9,7 +9,7 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x?xf32>) {
-  // CHECK: weight 4x?, expected known sizes
+  // CHECK: expected weight with a known size of axis 1, got 4x?
   %y = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x?xf32>) -> tensor<?x?xf32>
   func.return
 }
@@ -17,7 +17,7 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x?xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<3x2xf32>) {
-  // CHECK: input ?x4 does not fit weight 3x2
+  // CHECK: expected x ?x3, got ?x4
   %y = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<3x2xf32>) -> tensor<?x2xf32>
   func.return
 }
@@ -25,7 +25,7 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<3x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>, %b: tensor<1xf32>) {
-  // CHECK: bias 1, expected 2
+  // CHECK: expected bias 2, got 1
   %y = pebble.linear %x, %w bias %b : (tensor<?x4xf32>, tensor<4x2xf32>, tensor<1xf32>) -> tensor<?x2xf32>
   func.return
 }
@@ -33,7 +33,7 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>, %b: tensor<1xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: result ?x3, expected ?x2
+  // CHECK: expected result ?x2, got ?x3
   %y = pebble.linear %x, %w : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x3xf32>
   func.return
 }
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<?x4xf64>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: precision 'fp8', accepted is bf16
+  // CHECK: expected precision bf16, got 'fp8'
   %y = pebble.linear %x, %w precision "fp8" : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
   func.return
 }

@@ -33,7 +33,7 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: owners of 3 outputs, expected 2
+  // CHECK: expected owners of 2 outputs, got 3
   %y = pebble.linear %x, %w partition <2 parts, owners = dense<[0, 1, 0]> : tensor<3xi32>, volume = 0, messages = 0, most_connections = 0> : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
   func.return
 }
