@@ -1,0 +1,146 @@
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from redpebble import pytorch  # noqa: E402
+from redpebble.pytorch.losses import LOSSES, Answer  # noqa: E402
+from tests.pytorch.networks import Encoder, token_batches  # noqa: E402
+
+
+def pruned(teacher: Any, sparsity: float = 0.7) -> Any:
+    student = copy.deepcopy(teacher)
+    pytorch.prune(student, sparsity=sparsity)
+    return student
+
+
+def cosine_to(teacher: Any) -> Any:
+    (batch,) = token_batches(1)
+    wanted = Answer(teacher(**batch), batch).pooled("mean").detach()
+    return lambda one: float(
+        torch.cosine_similarity(Answer(one(**batch), batch).pooled("mean"), wanted).mean().detach()
+    )
+
+
+@pytest.mark.parametrize("losses", [["embedding"], ["hidden"], ["logits", ("similarity", 0.1)]])
+def test_a_student_comes_closer_to_its_teacher_and_keeps_its_zeros(losses: Any) -> None:
+    teacher = Encoder()
+    student = pruned(teacher)
+    student.words.requires_grad_(False)
+    words, zeros = student.words.weight.detach().clone(), student.layers[0].up.weight == 0
+    quality = cosine_to(teacher)
+    before = quality(student)
+    history = pytorch.distil(student, teacher, token_batches(), losses=losses, steps=40, evaluate=quality, rate=3e-3)
+    if losses != ["logits", ("similarity", 0.1)]:
+        assert quality(student) > before
+    assert history.quality["quality"] == pytest.approx(quality(student), abs=1e-6)
+    assert history.points[-1].loss < history.points[0].loss
+    assert (history.steps, history.samples) == (40, 640)
+    assert torch.equal(student.words.weight, words)
+    assert torch.equal(student.layers[0].up.weight == 0, zeros)
+
+
+def test_a_student_with_fewer_layers_learns_states_as_deep() -> None:
+    teacher = Encoder(depth=6)
+    student = pytorch.drop_layers(copy.deepcopy(teacher), [0, 2, 5])
+    ours, theirs = pytorch.Hidden().blocks(student, teacher)
+    assert ours == list(student.layers)
+    assert theirs == [teacher.layers[index] for index in (1, 3, 5)]
+
+
+def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    teacher, batches = Encoder(), token_batches()
+
+    def train(student: Any, stop_at: int | None, checkpoint: Path | None) -> Any:
+        seen = 0
+
+        def forward(module: Any, batch: Any) -> Any:
+            nonlocal seen
+            seen += module is student
+            if stop_at is not None and seen > stop_at:
+                raise KeyboardInterrupt
+            return module(**batch)
+
+        return pytorch.distil(student, teacher, batches, steps=20, forward=forward, checkpoint=checkpoint)
+
+    whole, parts, path = pruned(teacher), pruned(teacher), tmp_path / "run" / "checkpoint.pt"
+    train(whole, None, None)
+    with pytest.raises(KeyboardInterrupt):
+        train(parts, 8, path)
+    again = pruned(teacher, 0.5)
+    history = train(again, None, path)
+    assert history.steps == 20
+    for ours, theirs in zip(again.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    # a complete one is not repeated
+    fresh = pruned(teacher)
+    assert train(fresh, 0, path).points == history.points
+    assert torch.equal(fresh.layers[0].up.weight, again.layers[0].up.weight)
+    with pytest.raises(ValueError, match="is no checkpoint of this student"):
+        train(Encoder(width=24), None, path)
+
+
+def test_training_stops_early_and_keeps_the_best() -> None:
+    teacher = Encoder()
+    qualities = iter([0.5, 0.9, 0.8, 0.7, 0.6])
+    weights = list[Any]()
+
+    def evaluate(module: Any) -> dict[str, float]:
+        weights.append(module.layers[0].up.weight.detach().clone())
+        return {"quality": next(qualities)}
+
+    student = pruned(teacher)
+    history = pytorch.distil(student, teacher, token_batches(), steps=50, every=2, evaluate=evaluate, patience=2)
+    assert history.stopped_early
+    assert (history.kept, history.steps, dict(history.quality)) == (4, 8, {"quality": 0.9})
+    assert torch.equal(student.layers[0].up.weight, weights[1])
+
+
+def test_labels_need_no_teacher_and_losses_of_ones_own_have_names() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(80, 80), torch.nn.Dropout(0.5), torch.nn.Linear(80, 3))
+    x = torch.randn(64, 80)
+    batches = [(x, x[:, :3].argmax(1))]
+    pytorch.register_loss("small", lambda: lambda student, _: student.tensor.square().mean())
+    try:
+        history = pytorch.distil(
+            module,
+            None,
+            lambda epoch: batches,
+            losses=[pytorch.Labels(1), ("small", 1e-3)],
+            forward=lambda one, batch: one(batch[0]),
+            steps=60,
+        )
+    finally:
+        del LOSSES["small"]
+    assert history.samples == 60 * 64
+    assert (module(x).argmax(1) == batches[0][1]).float().mean() > 0.9
+    assert module.training
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({}, "length is missing, expected steps or seconds"),
+        ({"steps": 0}, "steps is 0, expected more than 0"),
+        ({"steps": 5, "losses": []}, "losses are none, expected one or more"),
+        ({"steps": 5, "losses": ["odd"]}, "unknown loss 'odd', expected one of embedding"),
+        ({"steps": 5, "losses": [lambda *_: torch.tensor(float("nan"), requires_grad=True)]}, "loss is nan at step"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
+    teacher = Encoder()
+    with pytest.raises(ValueError, match=message):
+        pytorch.distil(pruned(teacher), teacher, token_batches(), **options)
+
+
+def test_batches_that_are_gone_are_refused() -> None:
+    teacher = Encoder()
+    with pytest.raises(ValueError, match="there are no batches"):
+        pytorch.distil(pruned(teacher), teacher, iter(token_batches()), steps=10)
+    frozen = pruned(teacher).requires_grad_(False)
+    with pytest.raises(ValueError, match="no parameter of the student wants gradients"):
+        pytorch.distil(frozen, teacher, token_batches(), steps=10)

@@ -1,0 +1,3 @@
+from typing import Any
+
+def register_optimizer_step_post_hook(hook: Any) -> Any: ...
