@@ -1,7 +1,7 @@
 """Batches, and how a module is called with one."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -36,13 +36,15 @@ def moved(batch: Batch, device: torch.device) -> Batch:
     if isinstance(batch, torch.Tensor):
         return batch.to(device, non_blocking=True)
     if isinstance(batch, Mapping):
-        return {name: moved(value, device) for name, value in batch.items()}
+        named = cast("Mapping[str, Batch]", batch)
+        return {name: moved(value, device) for name, value in named.items()}
     if isinstance(batch, tuple | list):
-        return type(batch)(moved(value, device) for value in batch)
+        values = cast("Sequence[Batch]", batch)
+        return tuple(moved(value, device) for value in values)
     return batch
 
 
 def token_mask(batch: Batch) -> Tensor | None:
     """Return the mask [samples, tokens] of a batch, False where tokens only fill it up; None where it has none."""
-    mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
+    mask = cast("Mapping[str, Any]", batch).get("attention_mask") if isinstance(batch, Mapping) else None
     return mask.bool() if mask is not None and mask.dim() == 2 else None

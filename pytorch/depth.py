@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -47,7 +47,7 @@ def drop_layers(module: nn.Module, keep: Sequence[int]) -> nn.Module:
         for part in block.modules():
             # caches of keys and values are addressed by it
             if isinstance(getattr(part, "layer_idx", None), int):
-                part.layer_idx = index
+                setattr(part, "layer_idx", index)  # noqa: B010
     return module
 
 
@@ -56,8 +56,9 @@ def _configs(module: nn.Module) -> list[Config]:
 
 
 def _shorten(config: Config, count: int, keep: Sequence[int]) -> None:
-    for name, value in list(vars(config).items()):
-        if isinstance(value, int) and value == count and re.fullmatch(r"(?:num_(?:hidden_)?|n_)layers?", name):
-            setattr(config, name, len(keep))
-        elif isinstance(value, list) and len(value) == count and name == "layer_types":
+    fields = cast("dict[str, Any]", vars(config))
+    for name, value in list(fields.items()):
+        if name == "layer_types" and value is not None:
             config.layer_types = [value[index] for index in keep]
+        elif value == count and re.fullmatch(r"(?:num_(?:hidden_)?|n_)layers?", name):
+            setattr(config, name, len(keep))

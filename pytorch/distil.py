@@ -117,8 +117,8 @@ def distil(
     parameters = [one for one in student.parameters() if one.requires_grad]
     if not parameters:
         raise ValueError("no parameter of the student wants gradients")
-    make = optimizer or (lambda trained: _adam(trained, rate))
-    trainer = _Trainer(student, training, make(parameters), _Objective(student, teacher, losses_of(losses), forward))
+    made = _adam(parameters, rate) if optimizer is None else optimizer(parameters)
+    trainer = _Trainer(student, training, made, _Objective(student, teacher, losses_of(losses), forward))
     trainer.evaluate, trainer.bar = evaluate, ProgressBar(speed, progress)
     return trainer.run(batches, None if checkpoint is None else Path(checkpoint))
 
@@ -277,7 +277,7 @@ class _Trainer:
             self.noted = share
             if not isfinite(loss):
                 raise ValueError(f"loss is {loss} at step {self.state.step}, expected a number: try a lower rate")
-            quality = {} if evaluate is None else self._quality(evaluate)
+            quality = dict[str, float]() if evaluate is None else self._quality(evaluate)
             point = Point(self.state.step, self._elapsed(), loss, quality)
             self.state = self.state.with_point(point, self.student)
             self.looked, self.lost = self.state.step, torch.zeros_like(self.lost)

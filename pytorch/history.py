@@ -45,7 +45,9 @@ class History:
     @property
     def quality(self) -> Mapping[str, float]:
         """The quality of the weights that were kept; empty where nobody measured it."""
-        return next((one.quality for one in reversed(self.points) if one.step == self.kept and one.quality), {})
+        return next(
+            (one.quality for one in reversed(self.points) if one.step == self.kept and one.quality), dict[str, float]()
+        )
 
     def __str__(self) -> str:
         """Return a line."""

@@ -15,7 +15,7 @@ A loss is any function `(student, teacher) -> scalar tensor` of two `Answer`s; i
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -80,14 +80,15 @@ def first_tensor(output: Output) -> Tensor:
     if isinstance(output, torch.Tensor):
         return output
     if isinstance(output, Mapping):
-        return first_tensor(next(iter(output.values())))
+        return first_tensor(next(iter(cast("Mapping[str, Output]", output).values())))
     if isinstance(output, tuple | list):
         return first_tensor(output[0])
     raise ValueError(f"module returned {type(output).__name__}, expected a tensor, or several of them")
 
 
 def _named(output: Output, name: str) -> Tensor | None:
-    found = output.get(name) if isinstance(output, Mapping) else getattr(output, name, None)
+    is_mapping = isinstance(output, Mapping)
+    found = cast("Mapping[str, Output]", output).get(name) if is_mapping else getattr(output, name, None)
     return found if isinstance(found, torch.Tensor) else None
 
 
@@ -211,7 +212,7 @@ def losses_of(losses: Sequence[Weighed]) -> list[tuple[Loss, float]]:
         raise ValueError("losses are none, expected one or more")
     found = list[tuple[Loss, float]]()
     for one in losses:
-        loss, weight = one if isinstance(one, tuple) else (one, 1.0)
+        loss, weight = cast("tuple[str | Loss, float]", one) if isinstance(one, tuple) else (one, 1.0)
         if isinstance(loss, str):
             if loss not in LOSSES:
                 raise ValueError(f"unknown loss {loss!r}, expected one of {', '.join(LOSSES)}")

@@ -44,9 +44,12 @@ class WeightMask:
             _HOOKS.append(register_optimizer_step_post_hook(_after_step))
         _MASKS[self.parameter] = self
         if self.parameter.requires_grad:
-            self._hook = self.parameter.register_hook(lambda gradient: gradient * self.mask.to(gradient.dtype))
+            self._hook = self.parameter.register_hook(self._masked)
         with torch.no_grad():
             self.parameter.mul_(self.mask)
+
+    def _masked(self, gradient: Tensor) -> Tensor:
+        return gradient * self.mask.to(gradient.dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "WeightMask":
         copied = WeightMask(deepcopy(self.parameter, memo), self._mask.clone())

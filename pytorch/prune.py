@@ -57,7 +57,7 @@ def prune(
         # densities of step 1 of 3 are cube roots
         now = {name: 1 - (1 - goal) ** share for name, goal in goals.items()}
         weights = [one for one in chosen if one.name in goals]
-        inputs = layer_inputs(module, weights, batches, forward, solver.reads) if batches else {}
+        inputs = layer_inputs(module, weights, batches, forward, solver.reads) if batches else dict[str, Tensor]()
         found = tuple(_pruned(one, inputs.get(one.name), Sparsity(form, 1 - now[one.name]), solver) for one in weights)
         report = PruneReport(found, report.seconds + time.perf_counter() - start)
         if between is not None and step < len(shares):
@@ -88,7 +88,7 @@ def _goals(weights: Sequence[PrunableWeight], sparsity: Sparsities | None, struc
         return dict.fromkeys(names, only)
     if sparsity is None:
         raise ValueError("goal is missing, expected a sparsity")
-    goals = dict(sparsity) if isinstance(sparsity, Mapping) else dict.fromkeys(names, sparsity)
+    goals = dict(sparsity) if isinstance(sparsity, Mapping) else {name: float(sparsity) for name in names}
     most = 0.99
     for name, value in goals.items():
         if name not in names:

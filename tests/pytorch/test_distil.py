@@ -1,4 +1,5 @@
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,25 +9,28 @@ torch: Any = pytest.importorskip("torch")
 
 from redpebble import pytorch  # noqa: E402
 from redpebble.pytorch.losses import LOSSES, Answer  # noqa: E402
-from tests.pytorch.networks import Encoder, token_batches  # noqa: E402
+from tests.pytorch.networks import Batch, Encoder, Module, Tensor, token_batches  # noqa: E402
 
 
-def pruned(teacher: Any, sparsity: float = 0.7) -> Any:
+def pruned(teacher: Module, sparsity: float = 0.7) -> Module:
     student = copy.deepcopy(teacher)
     pytorch.prune(student, sparsity=sparsity)
     return student
 
 
-def cosine_to(teacher: Any) -> Any:
+def cosine_to(teacher: Module) -> Callable[[Module], float]:
     (batch,) = token_batches(1)
     wanted = Answer(teacher(**batch), batch).pooled("mean").detach()
-    return lambda one: float(
-        torch.cosine_similarity(Answer(one(**batch), batch).pooled("mean"), wanted).mean().detach()
-    )
+
+    def cosine(module: Module) -> float:
+        ours = Answer(module(**batch), batch).pooled("mean").detach()
+        return float(torch.cosine_similarity(ours, wanted).mean())
+
+    return cosine
 
 
 @pytest.mark.parametrize("losses", [["embedding"], ["hidden"], ["logits", ("similarity", 0.1)]])
-def test_a_student_comes_closer_to_its_teacher_and_keeps_its_zeros(losses: Any) -> None:
+def test_a_student_comes_closer_to_its_teacher_and_keeps_its_zeros(losses: list[Any]) -> None:
     teacher = Encoder()
     student = pruned(teacher)
     student.words.requires_grad_(False)
@@ -54,10 +58,10 @@ def test_a_student_with_fewer_layers_learns_states_as_deep() -> None:
 def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
     teacher, batches = Encoder(), token_batches()
 
-    def train(student: Any, stop_at: int | None, checkpoint: Path | None) -> Any:
+    def train(student: Module, stop_at: int | None, checkpoint: Path | None) -> pytorch.History:
         seen = 0
 
-        def forward(module: Any, batch: Any) -> Any:
+        def forward(module: Module, batch: Batch) -> Batch:
             nonlocal seen
             seen += module is student
             if stop_at is not None and seen > stop_at:
@@ -88,7 +92,7 @@ def test_training_stops_early_and_keeps_the_best() -> None:
     qualities = iter([0.5, 0.9, 0.8, 0.7, 0.6])
     weights = list[Any]()
 
-    def evaluate(module: Any) -> dict[str, float]:
+    def evaluate(module: Module) -> dict[str, float]:
         weights.append(module.layers[0].up.weight.detach().clone())
         return {"quality": next(qualities)}
 
@@ -121,16 +125,20 @@ def test_labels_need_no_teacher_and_losses_of_ones_own_have_names() -> None:
     assert module.training
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({}, "length is missing, expected steps or seconds"),
-        ({"steps": 0}, "steps is 0, expected more than 0"),
-        ({"steps": 5, "losses": []}, "losses are none, expected one or more"),
-        ({"steps": 5, "losses": ["odd"]}, "unknown loss 'odd', expected one of embedding"),
-        ({"steps": 5, "losses": [lambda *_: torch.tensor(float("nan"), requires_grad=True)]}, "loss is nan at step"),
-    ],
-)
+def no_number(*_: object) -> Tensor:
+    return torch.tensor(float("nan"), requires_grad=True)
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({}, "length is missing, expected steps or seconds"),
+    ({"steps": 0}, "steps is 0, expected more than 0"),
+    ({"steps": 5, "losses": []}, "losses are none, expected one or more"),
+    ({"steps": 5, "losses": ["odd"]}, "unknown loss 'odd', expected one of embedding"),
+    ({"steps": 5, "losses": [no_number]}, "loss is nan at step"),
+]
+
+
+@pytest.mark.parametrize("options, message", REFUSED)
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], message: str) -> None:
     teacher = Encoder()
     with pytest.raises(ValueError, match=message):
