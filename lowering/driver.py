@@ -170,11 +170,9 @@ class Lowering:
         if not is_constant(owner):
             first = self.buffers.buffer(value)
             return [given.buffers[first + index].cast(Floats) for index in range(buffer_count(value))]
-        key = (owner, "values")
-        if not self.constants.has(key):
-            assert isinstance(owner.owner, Operation)
-            self.constants.add(key, values_of_constant, owner.owner)
-        return [self.constants.pointers(given.constants, key)[0].cast(Floats)]
+        assert isinstance(owner.owner, Operation)
+        values = self.constants.pointers(given.constants, (owner, "values"), values_of_constant, owner.owner)
+        return [values[0].cast(Floats)]
 
 
 def _tensors(

@@ -76,16 +76,14 @@ class StepKind:
 
 def _tiles(op: TileOp, step: RowMajorStep) -> int:
     known = step.tile_constants(op)
-    table = known.pointers(step.constant_table)
+    table = known.pointers(step.table)
     tile_step = TileStep(known.number, step.pointers, known.table, table, step.scratch, step.rows)
     return emit_tile_loop(step.code, op, tile_step, step.sharing)
 
 
 def _images(op: ImageNetworkOp, step: RowMajorStep) -> int:
     images = step.number(step.sizes.shapes[op.inputs[0]][0]) if op.has_found_codes else None
-    tables = step.constants, step.constant_table
-    image = ImageStep(step.code, op, tables, step.pointers, step.scratch, step.sharing, images)
-    return image.emit(*step.rows)
+    return ImageStep(op, step, images).emit(*step.rows)
 
 
 def _attention(op: Attention, step: RowMajorStep) -> int:
@@ -96,7 +94,7 @@ def _attention(op: Attention, step: RowMajorStep) -> int:
 
 def _quantized_layers(op: QuantizedLayersOp, step: RowMajorStep) -> int:
     values = step.number(product(step.sizes.shapes[op.x])) if op.is_dynamic else None
-    layers = QuantizedStep(step.code, op, step.constants, step.constant_table, step.scratch, values)
+    layers = QuantizedStep(step.code, op, step.constants, step.table, step.scratch, values)
     layers.emit(step.pointers[op.x], step.pointers[op.result], *step.rows)
     return quantized_scratch_bytes(op)
 
@@ -123,7 +121,7 @@ def _sort(op: SortEdgesOp, step: RowMajorStep) -> None:
 
 
 def _sampled_product(op: SampledProductOp, step: RowMajorStep) -> int:
-    SampledProductStep(op, step, step.constants, step.constant_table, step.scratch).emit(*step.rows)
+    SampledProductStep(op, step).emit(*step.rows)
     return sampled_scratch_bytes(op, step.code.target.lanes)
 
 

@@ -25,10 +25,9 @@ from ...dialect.ops.training.gradients import SampledProductOp, SumRowsOp
 from ...dialect.symbolic_sizes import Size, product
 from ...dialect.tensors import shape_of
 from ..llvm.builder import Code
-from ..llvm.call_tables import ConstantTable
 from ..llvm.flow import call, loop
 from ..llvm.transposition import rows_to_columns
-from ..llvm.values import FLOAT, FLOAT_BYTES, I32, Bytes, Floats, Ints, Longs, Number, Pointers
+from ..llvm.values import FLOAT, FLOAT_BYTES, I32, Floats, Ints, Longs, Number
 from ..llvm.vectors import Lanes
 from ..program import TiledRows, TileTime
 from ..tiles.row_major import RowMajorStep
@@ -54,22 +53,16 @@ class SampledProductStep:
 
     op: SampledProductOp
     step: RowMajorStep
-    constants: ConstantTable
-    constant_table: Pointers
-    scratch: Bytes
 
     def emit(self, begin: Number, end: Number) -> None:
         """Emit the connections of the outputs from `begin` to the one before `end`."""
         op, owner = self.op, self.op.weight.owner
-        key = (op.weight, "pattern")
-        if not self.constants.has(key):
-            assert isinstance(owner, Operation)
-            self.constants.add(key, pack_pattern, owner)
-        pattern = self.constants.pointers(self.constant_table, key)
+        assert isinstance(owner, Operation)
+        pattern = self.step.arrays((op.weight, "pattern"), pack_pattern, owner)
         addresses = [self.step.pointers[value] for value in (op.x, op.y, op.result)]
         rows = self.step.number(self.step.sizes.shapes[op.x][0])
         function = sampled_product(self.step.code)
-        call(function, *addresses, *pattern, self.scratch, rows, *shape_of(op.weight), begin, end)
+        call(function, *addresses, *pattern, self.step.scratch, rows, *shape_of(op.weight), begin, end)
 
 
 def pack_pattern(op: Operation | None) -> list[NDArray[np.generic]]:

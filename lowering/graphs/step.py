@@ -45,10 +45,8 @@ class EdgeStep:
         op, step, blocks = self.op, self.step, block_count(self.op.edges)
         walks = op.target_walk is not None
         key = (op.graph, "walked edges" if walks else "edges")
-        if not step.constants.has(key):
-            assert isinstance(op.graph.owner, Operation)
-            step.constants.add(key, pack_walked_edges if walks else pack_edges, op.graph.owner)
-        first, *edges = step.constants.pointers(step.constant_table, key)
+        assert isinstance(op.graph.owner, Operation)
+        first, *edges = step.arrays(key, pack_walked_edges if walks else pack_edges, op.graph.owner)
         borders, order = first.cast(Longs), [] if walks else [NULL]
         form = self._form()
         with loop(end - begin) as done:

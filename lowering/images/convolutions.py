@@ -97,7 +97,7 @@ class _Kernel:
         inputs, taps = shape_of(op.weight)[0], len(op.window.taps)
         channels, shares = shape_of(op.x)[1], len(self.borders) - 1
         chunks, key = -(-channels // chunk), (op.weight, op.bias, op.kernel, self.borders)
-        image.arrays(key, partial(packing.packed_shares, self.borders, chunk * taps), op)
+        indices = image.constants.indices(key, partial(packing.packed_shares, self.borders, chunk * taps), op)
         family = kernel_at(op.kernel, PIXELS).family
         there = image.own(inputs) if is_dense(family.name) else y
         function = code_of(family).emit(image.code, LinearForm(PIXELS, activation))
@@ -105,7 +105,7 @@ class _Kernel:
             first = number * chunk
             size = (channels - first).smaller(chunk)
             x = self.read.at(tile, image.memory.views[op.result].plane, image.own(0), Channels(first, size))
-            packed = image.constants.share_pointers(image.table, key, share * chunks + number, shares * chunks)
+            packed = image.constants.share_pointers(image.table, indices, share * chunks + number, shares * chunks)
             call(function, x, there, packed, size * taps, count)
         if there is not y:
             call(activate(image.code, None, PIXELS), there, y, count)

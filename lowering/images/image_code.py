@@ -76,10 +76,8 @@ class ImageCode:
         self.each(view.plane.tiles, tile)
 
     def arrays(self, key: tuple[object, ...], pack: Packing, op: Operation | None = None) -> list[Bytes]:
-        """Return the addresses of the arrays that `pack` makes of an op, known by `key`."""
-        if not self.constants.has(key):
-            self.constants.add(key, pack, op)
-        return self.constants.pointers(self.table, key)
+        """Return the addresses of the arrays of `key`, which `pack` makes of an op."""
+        return self.constants.pointers(self.table, key, pack, op)
 
     def tile(self, view: View, number: Index, channel: Index = 0) -> Bytes:
         """Return the address of a tile of a value, from a channel on."""

@@ -18,12 +18,10 @@ from ...dialect.ops.image_network import ImageNetworkOp
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp, image_shape
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...kernels.tile_widths import PIXELS
-from ..llvm.builder import Code
-from ..llvm.call_tables import ConstantTable
 from ..llvm.flow import call, loop
-from ..llvm.values import FLOAT, Bytes, Floats, Ints, Number, Pointers
+from ..llvm.values import FLOAT, Bytes, Floats, Ints, Number
 from ..program import TiledRows, TileTime
-from ..tiles.row_major import Sharing
+from ..tiles.row_major import RowMajorStep
 from . import packing
 from .code_chains import emit_chain
 from .convolutions import emit_convolution
@@ -49,25 +47,20 @@ def image_tiles(op: ImageNetworkOp) -> TiledRows:
 
 @dataclass(frozen=True)
 class ImageStep:
-    """The code of a step; `pointers` are the addresses of its operands and results, floats as ONNX has them."""
+    """The code of a step."""
 
-    code: Code
     op: ImageNetworkOp
-    tables: tuple[ConstantTable, Pointers]
-    """Packed constants, and the table of their addresses."""
-    pointers: Mapping[SSAValue, Floats]
-    scratch: Bytes
-    sharing: Sharing | None = None
+    step: RowMajorStep
     images: Number | None = None
     """The images of a call, of which codes are found; None where that need not be known."""
 
     def emit(self, begin: Number, end: Number) -> int:
         """Emit the images from `begin` to the one before `end`; return the bytes of scratch memory of a thread."""
-        memory, threads = plan_images(self.op), self.op.threads.value.data
-        image = ImageCode(self.code, memory, self.scratch, *self.tables, threads, self.sharing)
+        step, memory, threads = self.step, plan_images(self.op), self.op.threads.value.data
+        image = ImageCode(step.code, memory, step.scratch, step.constants, step.table, threads, step.sharing)
         self._emit_ranges(image)
         with loop(end - begin) as done:
-            _ImageCall(self, image, begin + done).emit()
+            _ImageCall(self.op, step.pointers, image, begin + done).emit()
         return memory.total
 
     def _emit_ranges(self, image: ImageCode) -> None:
@@ -77,20 +70,21 @@ class ImageStep:
             if isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic:
                 assert self.images is not None
                 values = self.images * prod(image_shape(op.x)[1:])
-                emit_range(image, op, self.pointers[outer[op.x]], values)
+                emit_range(image, op, self.step.pointers[outer[op.x]], values)
 
 
 @dataclass(frozen=True)
 class _ImageCall:
     """One image of a call, by its number."""
 
-    step: ImageStep
+    op: ImageNetworkOp
+    pointers: Mapping[SSAValue, Floats]
     image: ImageCode
     number: Number
 
     def emit(self) -> None:
         """Emit the way in, all layers, and the way out."""
-        network, image = self.step.op, self.image
+        network, image = self.op, self.image
         for outer, inner in zip(network.inputs, network.body.block.args, strict=True):
             self._move_in(outer, inner)
         image.meet()
@@ -104,11 +98,11 @@ class _ImageCall:
     def _move_in(self, outer: SSAValue, inner: SSAValue) -> None:
         view = self.image.memory.views[inner]
         _, channels, height, width = image_shape(outer)
-        (table,) = self.image.arrays(("in", view.plane), partial(packing.incoming_pixels, view.plane))
-        image = self.step.pointers[outer].at(self.number * (channels * height * width))
+        image = self.pointers[outer].at(self.number * (channels * height * width))
         if inner in self.image.memory.stored.codes:
             emit_entrance(self.image, inner, image)
             return
+        (table,) = self.image.arrays(("in", view.plane), partial(packing.incoming_pixels, view.plane))
 
         def tile(number: Number) -> None:
             target = PixelTable(self.image.tile(view, number), table.cast(Ints), number)
@@ -119,13 +113,13 @@ class _ImageCall:
     def _move_out(self, inner: SSAValue, outer: SSAValue) -> None:
         view = self.image.memory.views[inner]
         _, channels, height, width = image_shape(outer)
-        pack = partial(packing.outgoing_pixels, view.plane, view.tile_values)
-        (table,) = self.image.arrays(("out", view.plane, view.tile_values), pack)
         pixels = height * width
-        image = self.step.pointers[outer].at(self.number * (channels * pixels))
+        image = self.pointers[outer].at(self.number * (channels * pixels))
         if inner in self.image.memory.stored.codes:
             emit_exit(self.image, inner, image)
             return
+        pack = partial(packing.outgoing_pixels, view.plane, view.tile_values)
+        (table,) = self.image.arrays(("out", view.plane, view.tile_values), pack)
 
         def part(number: Number) -> None:
             first = number * PIXELS

@@ -46,30 +46,27 @@ class Recipe(NamedTuple):
 
 @dataclass
 class ConstantTable:
-    """Packed arrays by index; what is asked for twice under one key is packed once."""
+    """Packed arrays by index; arrays of one key are packed once."""
 
     arrays: list[NDArray[np.generic]] = field(default_factory=list[NDArray[np.generic]])
     known: dict[Hashable, list[int]] = field(default_factory=dict[Hashable, list[int]])
     recipes: list[Recipe] = field(default_factory=list[Recipe])
 
-    def has(self, key: Hashable) -> bool:
-        """Return whether `key` has been packed."""
-        return key in self.known
+    def indices(self, key: Hashable, pack: Packing, op: Operation | None = None) -> list[int]:
+        """Return the indices of the arrays of `key`, which `pack` makes of an op."""
+        if key not in self.known:
+            start, arrays = len(self.arrays), contiguous(pack(op))
+            self.arrays += arrays
+            self.recipes.append(Recipe(pack, op, len(arrays)))
+            self.known[key] = list(range(start, len(self.arrays)))
+        return self.known[key]
 
-    def add(self, key: Hashable, pack: Packing, op: Operation | None = None) -> None:
-        """Add the arrays of `key`, which `pack` makes of an op."""
-        start, arrays = len(self.arrays), contiguous(pack(op))
-        self.arrays += arrays
-        self.recipes.append(Recipe(pack, op, len(arrays)))
-        self.known[key] = list(range(start, len(self.arrays)))
+    def pointers(self, table: Pointers, key: Hashable, pack: Packing, op: Operation | None = None) -> list[Bytes]:
+        """Return the addresses of the arrays of `key`, which `pack` makes of an op."""
+        return [table[index] for index in self.indices(key, pack, op)]
 
-    def pointers(self, table: Pointers, key: Hashable) -> list[Bytes]:
-        """Return the addresses of the arrays of `key`."""
-        return [table[index] for index in self.known[key]]
-
-    def share_pointers(self, table: Pointers, key: Hashable, number: Number, shares: int) -> list[Bytes]:
-        """Return the addresses of the arrays of one of `shares` shares of `key`, all of as many arrays."""
-        indices = self.known[key]
+    def share_pointers(self, table: Pointers, indices: Sequence[int], number: Number, shares: int) -> list[Bytes]:
+        """Return the addresses of the arrays of one of `shares` shares, all of as many arrays, that lie at indices."""
         count = len(indices) // shares
         first = table.at(number * count)
         return [first[index] for index in indices[:count]]

@@ -263,10 +263,7 @@ class QuantizedStep:
         return buffers
 
     def _pointers(self, kind: str, index: int, packing: Packing) -> list[Bytes]:
-        key = (self.op, kind, index)
-        if not self.constants.has(key):
-            self.constants.add(key, packing, self.op)
-        return self.constants.pointers(self.table, key)
+        return self.constants.pointers(self.table, (self.op, kind, index), packing, self.op)
 
 
 def layer_end(op: QuantizedLayersOp, index: int) -> LayerEnd:

@@ -107,19 +107,18 @@ class _LayerCode:
         """Emit the layer as a whole, or the shares between borders that the calling thread has."""
         tile, key = self.tile, (self.op.weight, self.op.bias, self.kernel.format, borders)
         constants, table = tile.tables
-        if not constants.has(key):
-            constants.add(key, partial(_packed_layer, self._width, bool(borders)), self.op)
+        pack = partial(_packed_layer, self._width, bool(borders))
         if not borders:
-            packed = constants.pointers(table, key)
+            packed = constants.pointers(table, key, pack, self.op)
             with tile.only_for(0):
                 self._call(packed, 0, shape_of(self.op.weight)[1])
             return
-        count = len(borders) - 1
+        count, indices = len(borders) - 1, constants.indices(key, pack, self.op)
         if tile.team is not None and tile.team.share_count != count:
             raise ValueError(f"a pebble.linear is cut into {count} shares, its tile into {tile.team.share_count}")
 
         def share(number: Number, first: Number, outputs: Number) -> None:
-            self._call(constants.share_pointers(table, key, number, count), first, outputs)
+            self._call(constants.share_pointers(table, indices, number, count), first, outputs)
 
         tile.each_share(borders, share)
 

@@ -58,9 +58,7 @@ class NetworkCode:
 
     def _packed(self, key: Hashable, pack: Callable[[], NDArray[np.uint32]]) -> Bytes:
         constants, table = self.tables
-        if not constants.has(key):
-            constants.add(key, lambda _: [pack()])
-        return constants.pointers(table, key)[0]
+        return constants.pointers(table, key, lambda _: [pack()])[0]
 
     def _behind(self, value: SSAValue, row: int) -> Floats:
         """Return the address of a row behind all that kernels write."""

@@ -1,6 +1,6 @@
 """Ops outside tiles on row-major buffers: movement, broadcasting arithmetic, activations, copies."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from ..calls.words import Words
 from ..kernels.elementwise import ARITHMETIC
 from ..kernels.kernel_form import activated
 from ..llvm.builder import Code
-from ..llvm.call_tables import ConstantTable, SizeTable
+from ..llvm.call_tables import ConstantTable, Packing, SizeTable
 from ..llvm.flow import loop
 from ..llvm.strided import Combine, Strided, StridedMap, copy_values, emit_copy, emit_strided
 from ..llvm.values import NULL, Bytes, Floats, Index, Longs, Number, Pointers
@@ -85,7 +85,7 @@ class RowMajorStep:
     size_table: Longs
     """The table of sizes of the call."""
     constants: ConstantTable
-    constant_table: Pointers
+    table: Pointers
     """The table of the addresses of packed constants."""
     tile_constants: Callable[[TileOp], TileConstants]
     parts: dict[SSAValue, Sequence[Floats]]
@@ -99,6 +99,10 @@ class RowMajorStep:
     def pointers(self) -> dict[SSAValue, Floats]:
         """The address of each operand and result, row-major floats."""
         return {value: first for value, (first, *_) in self.parts.items()}
+
+    def arrays(self, key: Hashable, pack: Packing, op: Operation | None = None) -> list[Bytes]:
+        """Return the addresses of the arrays of `key`, which `pack` makes of an op."""
+        return self.constants.pointers(self.table, key, pack, op)
 
     def number(self, size: Size) -> Number:
         """Return a size of the call."""

@@ -142,11 +142,9 @@ class TileCode:
         return self.constant((value, "values"), values_of_constant, value.owner).cast(Floats)
 
     def constant(self, key: tuple[object, ...], pack: Packing, op: Operation | Block | None = None) -> Bytes:
-        """Return the address of numbers that are known by `key` in the whole network; see `ConstantTable.add`."""
+        """Return the address of the one array of `key`, which `pack` makes of an op."""
         constants, table = self.tables
-        if not constants.has(key):
-            constants.add(key, pack, op if isinstance(op, Operation) else None)
-        return constants.pointers(table, key)[0]
+        return constants.pointers(table, key, pack, op if isinstance(op, Operation) else None)[0]
 
     def by_features(self, cut: Cut, features: int, share: Share) -> None:
         """Emit `share` for all features at once, or for each share of the calling thread."""
