@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .llvm.builder import ALIGNMENT
+from .llvm.values import ALIGNMENT
 
 
 class Lifetime(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lowering.llvm.builder import ALIGNMENT
+from ..lowering.llvm.values import ALIGNMENT
 
 MemoryBlock = NDArray[np.uint8]
 

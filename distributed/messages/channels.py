@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from ...lowering.llvm.builder import ALIGNMENT
+from ...lowering.llvm.values import ALIGNMENT
 from ...runtime.memory import address_of, aligned_bytes
 from ..native.block_layout import flag_bytes, row_bytes
 from ..parts.part_file import Part

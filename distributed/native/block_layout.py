@@ -3,8 +3,8 @@
 from typing import Final
 
 from ...lowering.kernels.kernel_form import OUTPUT_PADDING
-from ...lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
 from ...lowering.llvm.call_tables import VECTOR_ROOM
+from ...lowering.llvm.values import ALIGNMENT, FLOAT_BYTES
 
 HEIGHT: Final = "pebble.height"
 """The attribute of arguments and results that lie in blocks, see `feature_blocks`."""

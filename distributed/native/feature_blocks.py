@@ -27,7 +27,7 @@ from ...lowering.kernels.elementwise import activate
 from ...lowering.llvm.builder import Code
 from ...lowering.llvm.call_tables import ConstantTable
 from ...lowering.llvm.flow import call, loop
-from ...lowering.llvm.values import FLOAT_BYTES, I64, POINTER, Bytes, Floats, Number, Pointers
+from ...lowering.llvm.values import FLOAT_BYTES, Bytes, Floats, Number, Pointers
 from ...lowering.program import Program, Step
 from ...lowering.tiles.emitters import emit
 from ...lowering.tiles.row_major import StepArguments
@@ -122,10 +122,9 @@ class _Blocks:
         """Emit `void (arguments..., results..., constants, scratch, samples)`, one block; and its bytes of scratch."""
         memory, count = plan_tile(self.tile, self.width), len(self.tile.inputs)
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            outer = [Floats(builder, one) for one in args[:-3]]
-            tables, scratch = (self.constants, Pointers(builder, args[-3])), Bytes(builder, args[-2])
-            samples, placed = Number(builder, args[-1]), self._pointers(outer)
+        @self.code.kernel(f"{self.name}_block", rest=count + len(self.tile.outputs))
+        def kernel(*outer: Floats, table: Pointers, scratch: Bytes, samples: Number) -> None:
+            tables, placed = (self.constants, table), self._pointers(outer)
             tile = TileCode(self.code, tables, self.width, scratch, memory.spans, placed=placed)
             for value, pointer, height in zip(self._arguments, outer[:count], self.heights[:count], strict=True):
                 if not height:
@@ -141,8 +140,7 @@ class _Blocks:
                 elif placed.get(value) is not pointer:
                     _emit_copy(tile, value, None, pointer)
 
-        types = [POINTER] * (count + len(self.tile.outputs) + 2) + [I64]
-        return self.code.function(f"{self.name}_block", types, body), memory.total
+        return kernel, memory.total
 
     @property
     def _arguments(self) -> list[SSAValue]:

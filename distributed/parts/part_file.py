@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...lowering.llvm.builder import ALIGNMENT
+from ...lowering.llvm.values import ALIGNMENT
 from ..errors import PartError
 from .steps import Buffer, BufferRow, Call, Indices, Receive, Route, Send, Step
 

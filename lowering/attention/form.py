@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from ...dialect.ops.attention import Attention, Roundings
 from ..cpu_target import CpuTarget
-from ..llvm.builder import FLOAT_BYTES
+from ..llvm.values import FLOAT_BYTES
 
 WIDTHS: Final = (16, 32, 64)
 """Queries of a block."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..buffer_packing import Lifetime, plan_offsets
-from ..llvm.builder import ALIGNMENT, FLOAT_BYTES
+from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 from ..program import Program, Size, Temporary
 from ..program import Step as ProgramStep
 from .table import Header, Step

@@ -1,8 +1,7 @@
 """The sizes of a call: expressions evaluated, and temporaries given their places."""
 
-from ..llvm.builder import ALIGNMENT
 from ..llvm.flow import loop, select
-from ..llvm.values import Number
+from ..llvm.values import ALIGNMENT, Number
 from .table import Frame, Problem
 from .words import WordCode, Words, rarely
 

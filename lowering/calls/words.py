@@ -218,7 +218,7 @@ class WordCode:
             function.attributes.add("nounwind")
             self.functions[known] = function
             self.builder = ir.IRBuilder(function.append_basic_block("entry"))
-            self._end(body(*parameters.received(self.builder, function.args)))
+            self._end(parameters.call(body, self.builder, function.args))
 
         return define
 

@@ -17,7 +17,7 @@ from ...dialect.tensors import shape_of
 from ...kernels.byte_quads import QUAD
 from ...kernels.tile_widths import PIXELS
 from ..buffer_packing import Lifetime, plan_offsets
-from ..llvm.builder import ALIGNMENT, FLOAT_BYTES
+from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 from ..quantized.found_codes import BOUNDS_BYTES
 from .geometry import Phases, Plane, planes_of, reads_all
 from .stored_codes import StoredCodes

@@ -137,10 +137,10 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
                     for tap in taps:
                         row = channel * len(taps) + tap
                         value = work.load(channel, tap, first)
-                        lanes.store(value, there.at(row * PIXELS + first).value, form.item * lanes.width)
+                        lanes.store(value, there.at(row * PIXELS + first), form.item * lanes.width)
                 else:
                     value = work.reduced(channel, first)
-                    lanes.store(value, there.at(channel * PIXELS + first).value, form.item * lanes.width)
+                    lanes.store(value, there.at(channel * PIXELS + first), form.item * lanes.width)
 
     return kernel
 
@@ -176,7 +176,7 @@ class _Windows:
     def load(self, channel: Number, tap: int, first: int) -> ir.Value:
         """Return a vector of a tap."""
         lanes, parts = self.lanes, self.form.parts(tap, first, self.lanes.width)
-        loaded = [lanes.load(address.value, self.form.item) for address in self.rows.addresses(channel, tap, parts)]
+        loaded = [lanes.load(address, self.form.item) for address in self.rows.addresses(channel, tap, parts)]
         if len(loaded) == 1:
             return loaded[0]
         here = PIXELS - parts[0].offset

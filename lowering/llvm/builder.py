@@ -1,96 +1,17 @@
-"""Builder of LLVM IR: loops, addresses, and one function for each distinct piece of work in a module."""
+"""Modules of LLVM IR under construction: one function for each distinct piece of work."""
 
 import inspect
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, get_type_hints
+from typing import NamedTuple, TypeVar, get_type_hints
 
 from llvmlite import ir
 
 from ..cpu_target import CpuTarget
-from .values import ALIGNMENT as ALIGNMENT
-from .values import BYTE, FLOAT, I64, VOID, Floats, Number, Value, i64
-from .values import FLOAT_BYTES as FLOAT_BYTES
-from .values import I32 as I32
-from .values import POINTER as POINTER
+from .values import VOID, Floats, Number, Value
 from .vectors import Lanes
 
-Body = Callable[[ir.IRBuilder, Sequence[ir.Argument]], None]
-
-
-def opaque(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Return an integer or address as a value of which LLVM knows nothing; no instruction comes of it.
-
-    Counters of loops are: LLVM's loop strength reduction, which looks for cheaper addresses, would take half of the
-    time that code takes to be made, and finds none where kernels have put their addresses as they want them.
-    """
-    return builder.asm(ir.FunctionType(value.type, [value.type]), "", "=r,0", [value], False)
-
-
-@contextmanager
-def counted_loop(builder: ir.IRBuilder, stop: ir.Value, step: int = 1) -> Generator[ir.Value]:
-    """Emit a loop over 0, step, ... while below `stop`; yields the index, with the builder inside the loop's body."""
-    before = builder.block
-    header = builder.append_basic_block("loop")
-    body = builder.append_basic_block("body")
-    after = builder.append_basic_block("after")
-    builder.branch(header)
-    builder.position_at_end(header)
-    index = builder.phi(I64, "i")
-    index.add_incoming(i64(0), before)
-    builder.cbranch(builder.icmp_signed("<", index, stop), body, after)
-    builder.position_at_end(body)
-    yield index
-    index.add_incoming(opaque(builder, builder.add(index, i64(step))), builder.block)
-    builder.branch(header)
-    builder.position_at_end(after)
-
-
-def reduce_loop(
-    builder: ir.IRBuilder,
-    stop: ir.Value,
-    initial: Sequence[ir.Value],
-    body: Callable[[ir.Value, Sequence[ir.Value]], Sequence[ir.Value]],
-    *,
-    start: ir.Value | None = None,
-) -> list[ir.Value]:
-    """Emit a loop over 0 (or `start`), 1, ... below `stop` that carries values; `body` returns the next ones."""
-    before = builder.block
-    header = builder.append_basic_block("reduce")
-    inside = builder.append_basic_block("body")
-    after = builder.append_basic_block("after")
-    builder.branch(header)
-    builder.position_at_end(header)
-    index = builder.phi(I64, "i")
-    index.add_incoming(i64(0) if start is None else start, before)
-    carried = [builder.phi(value.type) for value in initial]
-    for phi, value in zip(carried, initial, strict=True):
-        phi.add_incoming(value, before)
-    builder.cbranch(builder.icmp_signed("<", index, stop), inside, after)
-    builder.position_at_end(inside)
-    following = body(index, carried)
-    index.add_incoming(opaque(builder, builder.add(index, i64(1))), builder.block)
-    for phi, value in zip(carried, following, strict=True):
-        phi.add_incoming(value, builder.block)
-    builder.branch(header)
-    builder.position_at_end(after)
-    return list(carried)
-
-
-def float_at(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value) -> ir.Value:
-    """Return the address of the float at `index` after `pointer`."""
-    return pointer if is_zero(index) else builder.gep(pointer, [index], source_etype=FLOAT)
-
-
-def byte_at(builder: ir.IRBuilder, pointer: ir.Value, offset: ir.Value) -> ir.Value:
-    """Return the address `offset` bytes after `pointer`."""
-    return pointer if is_zero(offset) else builder.gep(pointer, [offset], source_etype=BYTE)
-
-
-def is_zero(value: ir.Value) -> bool:
-    """Return whether an index is known to be zero: to write its address once more takes longer than to ask."""
-    return isinstance(value, ir.Constant) and value.constant == 0
+Result = TypeVar("Result")
 
 
 class Cell(NamedTuple):
@@ -113,72 +34,71 @@ class Code:
     module: ir.Module
     functions: dict[str, ir.Function] = field(default_factory=dict[str, ir.Function])
 
-    def function(self, key: str, arguments: Sequence[ir.Type], body: Body, *, exported: bool = False) -> ir.Function:
-        """Return the function `key`; `body` fills it when it is new. Other modules see it when it is `exported`."""
-        known = self.functions.get(key)
-        if known is not None:
-            return known
-        function = ir.Function(self.module, ir.FunctionType(VOID, arguments), key)
-        function.linkage = "external" if exported else "internal"
-        function.attributes.add("nounwind")
-        self.functions[key] = function
-        builder = ir.IRBuilder(function.append_basic_block("entry"))
-        body(builder, function.args)
-        builder.ret_void()
-        return function
-
     def kernel(
         self, key: str, *, exported: bool = False, rest: int = 0
     ) -> Callable[[Callable[..., None]], ir.Function]:
         """Return a decorator: a function whose parameters are kinds of values becomes the function `key` of the module.
 
         `def body(x: Floats, rows: Number) -> None` has arguments of these types by these names; a parameter that is a
-        named tuple of values stands for an argument each, `*arrays` for `rest` of them.
+        named tuple of values stands for an argument each, `*arrays` for `rest` of them, which others may follow.
+        A body is run when its key is new; other modules see the function when it is `exported`.
         """
+        return lambda body: self.function(key, Parameters.of(body, rest), body, exported=exported)
 
-        def define(body: Callable[..., None]) -> ir.Function:
-            parameters = Parameters.of(body, rest)
-
-            def fill(builder: ir.IRBuilder, arguments: Sequence[ir.Argument]) -> None:
-                body(*parameters.received(builder, arguments))
-
-            return self.function(key, parameters.types, fill, exported=exported)
-
-        return define
+    def function(
+        self, key: str, parameters: "Parameters", body: Callable[..., None], *, exported: bool = False
+    ) -> ir.Function:
+        """Return the function of a key, which a body with these parameters fills where it is new."""
+        known = self.functions.get(key)
+        if known is not None:
+            return known
+        function = ir.Function(self.module, ir.FunctionType(VOID, parameters.types), key)
+        function.linkage = "external" if exported else "internal"
+        function.attributes.add("nounwind")
+        self.functions[key] = function
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        parameters.call(body, builder, function.args)
+        builder.ret_void()
+        return function
 
     def column_lanes(self, width: int) -> int:
         """Return the floats in a vector of batch columns of a tile that is `width` columns wide."""
         return min(self.target.lanes, width)
 
-    def lanes(self, place: ir.IRBuilder | Value, width: int | None = None) -> Lanes:
+    def lanes(self, place: Value, width: int | None = None) -> Lanes:
         """Return the vector operations at a place, of the target's width unless another one is asked for."""
-        builder = place.builder if isinstance(place, Value) else place
-        return Lanes(builder, self.target, self.target.lanes if width is None else width)
+        return Lanes(place.builder, self.target, self.target.lanes if width is None else width)
 
 
 class Parameters(NamedTuple):
     """The kinds of the parameters of a function, values or named tuples of such."""
 
     kinds: list[type[object]]
+    names: Sequence[str] = ()
+    """Names of the last parameters, where they follow `*rest`."""
 
     @classmethod
     def of(cls, body: Callable[..., object], rest: int = 0) -> "Parameters":
         """Return those that a function is annotated with, but for those with a default; `*rest` stands for some."""
         kinds: list[type[object]] = []
+        names: list[str] = []
         for parameter in inspect.signature(body).parameters.values():
             if parameter.default is parameter.empty:
                 kinds += [parameter.annotation] * (rest if parameter.kind is parameter.VAR_POSITIONAL else 1)
-        return cls(kinds)
+                names += [parameter.name] if parameter.kind is parameter.KEYWORD_ONLY else []
+        return cls(kinds, names)
 
     @property
     def types(self) -> list[ir.Type]:
         """The types of the arguments, of which a named tuple takes some."""
         return [part.argument_type for kind in self.kinds for part in _parts(kind)]
 
-    def received(self, builder: ir.IRBuilder, arguments: Sequence[ir.Argument]) -> list[object]:
-        """Return the parameters, made of the arguments."""
-        rest = iter(arguments)
-        return [_received(kind, builder, rest) for kind in self.kinds]
+    def call(self, body: Callable[..., Result], builder: ir.IRBuilder, arguments: Sequence[ir.Argument]) -> Result:
+        """Call a function with its parameters, made of the arguments."""
+        left = iter(arguments)
+        values = [_received(kind, builder, left) for kind in self.kinds]
+        first = len(values) - len(self.names)
+        return body(*values[:first], **dict(zip(self.names, values[first:], strict=True)))
 
 
 def _parts(kind: type[object]) -> list[type[Value]]:

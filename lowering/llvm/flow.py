@@ -10,8 +10,7 @@ from typing import Any, TypeVar, cast, overload
 
 from llvmlite import ir
 
-from .builder import counted_loop, reduce_loop
-from .values import ALIGNMENT, POINTER, Argument, Number, Pointer, Truth, Value, i64, leaves, operands
+from .values import ALIGNMENT, I64, POINTER, Argument, Number, Pointer, Truth, Value, i64, leaves, operands
 
 State = TypeVar("State")
 P = TypeVar("P", bound=Pointer[Any])
@@ -28,23 +27,43 @@ def rebuilt(state: State, values: Iterator[ir.Value]) -> State:
     return make(parts)
 
 
+def _opaque(number: Number) -> Number:
+    """Return a number of which LLVM knows nothing; no instruction comes of it.
+
+    Counters of loops are: LLVM's loop strength reduction, which looks for cheaper addresses, would take half of the
+    time that code takes to be made, and finds none where kernels have put their addresses as they want them.
+    """
+    kind = ir.FunctionType(I64, [I64])
+    return Number(number.builder, number.builder.asm(kind, "", "=r,0", [number.value], False))
+
+
 @contextmanager
 def loop(stop: Number, step: int = 1) -> Generator[Number]:
     """Emit a loop over 0, step, ... below `stop`; yields the index."""
-    with counted_loop(stop.builder, stop.value, step) as index:
-        yield Number(stop.builder, index)
+    flow = Blocks(stop.builder, "loop", "body", "after")
+    before = flow.enter("loop")
+    index = flow.merged({before: stop.constant(0)})
+    flow.branch(index < stop, "body", "after")
+    flow.at("body")
+    yield index
+    flow.come_back(index, _opaque(index + step))
+    flow.go("loop")
+    flow.at("after")
 
 
-def fold(
-    stop: Number, state: State, step: Callable[[Number, State], State], *, start: Number | int | None = None
-) -> State:
+def fold(stop: Number, state: State, step: Callable[[Number, State], State], *, start: Number | int = 0) -> State:
     """Emit a loop over 0 (or `start`), 1, ... below `stop` that carries a state: `step` returns the next one."""
-
-    def following(index: ir.Value, carried: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        return leaves(step(Number(stop.builder, index), rebuilt(state, iter(carried))))
-
-    first = i64(start) if isinstance(start, int) else None if start is None else start.value
-    return rebuilt(state, iter(reduce_loop(stop.builder, stop.value, leaves(state), following, start=first)))
+    flow = Blocks(stop.builder, "reduce", "body", "after")
+    first = stop.constant(start) if isinstance(start, int) else start
+    before = flow.enter("reduce")
+    index, carried = flow.merged({before: (first, state)})
+    flow.branch(index < stop, "body", "after")
+    flow.at("body")
+    following = step(index, carried)
+    flow.come_back((index, carried), (_opaque(index + 1), following))
+    flow.go("reduce")
+    flow.at("after")
+    return carried
 
 
 @contextmanager

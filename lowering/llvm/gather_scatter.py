@@ -7,11 +7,11 @@ scatter  y[r0] = v0, ..., where r >= 0    vscatterdps under a mask
 from llvmlite import ir
 
 from .intrinsics import call_intrinsic
-from .values import FLOAT, I1, I32, POINTER, VOID, Floats, Ints, unwrapped
+from .values import FLOAT, I1, I32, POINTER, VOID, Floats, Ints
 from .vectors import Lanes
 
 
-def gather(lanes: Lanes, pointer: ir.Value | Floats, indices: ir.Value) -> ir.Value:
+def gather(lanes: Lanes, pointer: Floats, indices: ir.Value) -> ir.Value:
     """Return the floats at `places`, a vector of i32, after `pointer`."""
     addresses = _addresses(lanes, pointer, indices)
     flags = ir.VectorType(I1, lanes.width)
@@ -21,7 +21,7 @@ def gather(lanes: Lanes, pointer: ir.Value | Floats, indices: ir.Value) -> ir.Va
     return call_intrinsic(lanes.builder, name, lanes.float_vector, operands)
 
 
-def scatter_rows(lanes: Lanes, values: ir.Value, y: ir.Value | Floats, rows: ir.Value) -> None:
+def scatter_rows(lanes: Lanes, values: ir.Value, y: Floats, rows: ir.Value) -> None:
     """Write each lane of `values` to its row of y; rows are a vector of i32, of which a negative one is no row."""
     addresses = _addresses(lanes, y, rows)
     is_row = lanes.builder.icmp_signed(">=", rows, lanes.ints(0))
@@ -29,14 +29,14 @@ def scatter_rows(lanes: Lanes, values: ir.Value, y: ir.Value | Floats, rows: ir.
     call_intrinsic(lanes.builder, name, VOID, [values, addresses, ir.Constant(I32, 4), is_row])
 
 
-def load_ints(lanes: Lanes, pointer: ir.Value | Ints, align: int = 4) -> ir.Value:
+def load_ints(lanes: Lanes, pointer: Ints, align: int = 4) -> ir.Value:
     """Return as many 32-bit integers at `pointer` as there are lanes."""
-    return lanes.builder.load(unwrapped(pointer), align=align, typ=lanes.int_vector)
+    return pointer.load(lanes.int_vector, align)
 
 
-def _addresses(lanes: Lanes, pointer: ir.Value | Floats, indices: ir.Value) -> ir.Value:
+def _addresses(lanes: Lanes, pointer: Floats, indices: ir.Value) -> ir.Value:
     """Return the address of the float at each of `places`; llvmlite types a sum of addresses by its base."""
     builder = lanes.builder
     undefined = ir.Constant(ir.VectorType(POINTER, lanes.width), ir.Undefined)
-    first = builder.insert_element(undefined, unwrapped(pointer), ir.Constant(I32, 0))
+    first = builder.insert_element(undefined, pointer.value, ir.Constant(I32, 0))
     return builder.gep(builder.shuffle_vector(first, undefined, lanes.ints(0)), [indices], source_etype=FLOAT)

@@ -139,15 +139,13 @@ def for_columns(code: Code, name: str, form: ColumnForm) -> Callable[[Callable[.
     """Return a decorator: `def body(columns: Columns, x: Floats, ...)` becomes `name`, `void (x, ..., features)`."""
 
     def define(body: Callable[..., None]) -> ir.Function:
-        parameters = Parameters([*Parameters.of(body).kinds[1:], Number])
+        parameters = Parameters([*Parameters.of(body).kinds[1:], Number], ["features"])
 
-        def fill(builder: ir.IRBuilder, arguments: Sequence[ir.Argument]) -> None:
-            *given, _ = parameters.received(builder, arguments)
-            features = Number(builder, arguments[-1])
+        def kernel(*given: Floats, features: Number) -> None:
             for chunk in form.chunks(code.column_lanes(form.width)):
                 body(Columns(code, features, form.width, chunk), *given)
 
-        return code.function(f"{name}_{form.key}", parameters.types, fill)
+        return code.function(f"{name}_{form.key}", parameters, kernel)
 
     return define
 

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from ctypes import c_float
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from llvmlite import ir
 
 from ..cpu_target import CpuTarget
 from .intrinsics import call_intrinsic
-from .values import FLOAT, FLOAT_BYTES, Float, Floats, Number, Truth, unwrapped
+from .values import FLOAT, FLOAT_BYTES, Float, Floats, Number, Pointer, Truth, unwrapped
 
 Operand: TypeAlias = ir.Value | Float | float
 """A vector value, or a number that stands for a vector of it."""
@@ -79,13 +79,13 @@ class Lanes:
         first = self.builder.insert_element(undefined, value, ir.Constant(INT, 0))
         return self.builder.shuffle_vector(first, undefined, self.ints(0))
 
-    def load(self, pointer: ir.Value | Floats, align: int = 4) -> ir.Value:
+    def load(self, pointer: Pointer[Any], align: int = 4) -> ir.Value:
         """Return the floats at `pointer`, whose address is a multiple of `align` bytes."""
-        return self.builder.load(unwrapped(pointer), align=align, typ=self.float_vector)
+        return pointer.load(self.float_vector, align)
 
-    def store(self, value: Operand, pointer: ir.Value | Floats, align: int = 4) -> None:
+    def store(self, value: Operand, pointer: Pointer[Any], align: int = 4) -> None:
         """Write a vector to `pointer`, whose address is a multiple of `align` bytes."""
-        self.builder.store(self.splat(value), unwrapped(pointer), align=align)
+        pointer.store(self.splat(value), align)
 
     def vectors(self, pointer: Floats, count: int) -> Iterator[ir.Value]:
         """Load vectors that lie one after the other from a multiple of their size on, each when it is asked for."""
@@ -97,9 +97,9 @@ class Lanes:
         for index, value in enumerate(values):
             self.store(value, pointer.at(self.width * index), FLOAT_BYTES * self.width)
 
-    def store_past_caches(self, value: ir.Value, pointer: ir.Value | Floats) -> None:
+    def store_past_caches(self, value: ir.Value, pointer: Floats) -> None:
         """Write a vector that is a line, at the address of one, without reading the line first or keeping it."""
-        store = self.builder.store(value, unwrapped(pointer), align=4 * self.width)
+        store = self.builder.store(value, pointer.value, align=4 * self.width)
         store.set_metadata("nontemporal", self.builder.module.add_metadata([ir.Constant(INT, 1)]))
 
     def finish_past_caches(self) -> None:
@@ -111,14 +111,14 @@ class Lanes:
         name = "llvm.x86.avx512.vpermi2var.ps.512"
         return call_intrinsic(self.builder, name, self.float_vector, [low, indices, high])
 
-    def load_chosen(self, pointer: ir.Value | Floats, chosen: ir.Value) -> ir.Value:
+    def load_chosen(self, pointer: Floats, chosen: ir.Value) -> ir.Value:
         """Return the floats from `pointer` on in the lanes that are chosen, 0 in others; nothing else is read."""
-        operands = [unwrapped(pointer), ir.Constant(INT, 4), chosen, self.splat(0.0)]
+        operands = [pointer.value, ir.Constant(INT, 4), chosen, self.splat(0.0)]
         return call_intrinsic(self.builder, f"llvm.masked.load.v{self.width}f32.p0", self.float_vector, operands)
 
-    def store_chosen(self, value: ir.Value, pointer: ir.Value | Floats, chosen: ir.Value) -> None:
+    def store_chosen(self, value: ir.Value, pointer: Floats, chosen: ir.Value) -> None:
         """Write the lanes that are chosen, a vector of i1, to their places from `pointer` on."""
-        operands = [value, unwrapped(pointer), ir.Constant(INT, 4), chosen]
+        operands = [value, pointer.value, ir.Constant(INT, 4), chosen]
         call_intrinsic(self.builder, f"llvm.masked.store.v{self.width}f32.p0", ir.VoidType(), operands)
 
     def below(self, count: Number, first: int = 0) -> ir.Value:
@@ -126,10 +126,10 @@ class Lanes:
         numbers = int_constants(range(first, first + self.width))
         return self.builder.icmp_signed("<", numbers, self.splat_int(count.narrow(INT)))
 
-    def splat_int(self, value: ir.Value | Number) -> ir.Value:
+    def splat_int(self, value: Number) -> ir.Value:
         """Return a 32-bit integer in every lane."""
         undefined = ir.Constant(self.int_vector, ir.Undefined)
-        first = self.builder.insert_element(undefined, unwrapped(value), ir.Constant(INT, 0))
+        first = self.builder.insert_element(undefined, value.value, ir.Constant(INT, 0))
         return self.builder.shuffle_vector(first, undefined, self.ints(0))
 
     def add(self, left: Operand, right: Operand) -> ir.Value:

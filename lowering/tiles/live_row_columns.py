@@ -150,7 +150,7 @@ class TileColumns:
         with loop(features) as feature:
             row = feature * self.width
             target.at(row + ROWS_AHEAD * self.width).fetch(1)
-            lanes.store_chosen(chosen(row), target.at(row).value, wanted)
+            lanes.store_chosen(chosen(row), target.at(row), wanted)
 
     def _chosen_columns(self, lanes: Lanes, numbers: Ints, columns: Floats) -> Callable[[Number], ir.Value]:
         """Return what emits the columns of a row whose numbers stand in a vector of 32-bit words."""

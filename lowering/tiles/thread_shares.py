@@ -17,7 +17,7 @@ from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.tile import TileOp
 from ...kernels.family import SHARE
-from ..llvm.builder import FLOAT_BYTES
+from ..llvm.values import FLOAT_BYTES
 from .tile_memory import Span, features_of
 
 Borders = tuple[int, ...]

@@ -14,11 +14,10 @@ from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.tile import TileOp
 from ...kernels.families import are_rows, takes_any_rows
 from ..calls.row_tiles import tiles_of_width
-from ..calls.words import Words
 from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable
 from ..llvm.flow import call, loop, select, when
-from ..llvm.values import I64, POINTER, Bytes, Floats, Number, Pointers, Value
+from ..llvm.values import Bytes, Floats, Number, Pointers, Value
 from ..program import TiledRows, TileTime
 from .depth_first_groups import groups_at
 from .emitters import emit
@@ -200,17 +199,6 @@ class _TileArguments(NamedTuple):
     first: Number
     rows: Number
 
-    @classmethod
-    def of(cls, builder: ir.IRBuilder, args: Sequence[ir.Argument], outer: int) -> "_TileArguments":
-        """Return those of a function with `outer` buffers."""
-        buffers, (table, scratch, *team) = [Floats(builder, one) for one in args[:outer]], args[outer:-2]
-        shared = None
-        if team:
-            barrier = Barrier(*(Words(builder, one) for one in team[1:3]))
-            shared = _TeamArguments(Bytes(builder, team[0]), barrier, *(Number(builder, one) for one in team[3:]))
-        numbers = (Number(builder, one) for one in args[-2:])
-        return cls(buffers, Pointers(builder, table), Bytes(builder, scratch), shared, *numbers)
-
 
 @dataclass(frozen=True)
 class _TileForm:
@@ -225,9 +213,7 @@ class _TileForm:
         """Return `void (operands..., results..., constants, scratch, [team...,] first row, rows)` and its scratch."""
         op, of_rows = self.op, is_of_rows(self.op, self.width)
         memory, total = plan_rows(op, self.width) if of_rows else _whole(plan_tile(op, self._columns))
-        outer, shared = len(op.inputs) + len(op.outputs), self.name.endswith("_shared")
-        plan = plan_sharing(op, memory.spans, 1 if of_rows else self._columns) if shared else plan_alone(op)
-        types = [POINTER] * (outer + 2) + ([POINTER] * 3 + [I64] * 2 if shared else []) + [I64, I64]
+        plan = plan_sharing(op, memory.spans, 1 if of_rows else self._columns) if self._is_shared else plan_alone(op)
 
         def tile_of(tile: _TileArguments) -> _Tile:
             team = None if tile.team is None else self._team(memory.spans, tile.team)
@@ -238,38 +224,48 @@ class _TileForm:
             rows = TileRows(self.width, tile.rows, leaving | self._transposed(tile.buffers, tile.first))
             return TileCode(self.code, tables, self._columns, tile.scratch, memory.spans, team, rows)
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-            given = _TileArguments.of(builder, args, outer)
+        def body(given: _TileArguments) -> None:
             tile, (buffers, first, count) = tile_of(given), (given.buffers, given.first, given.rows)
             for argument, buffer, cut in zip(op.body.block.args, buffers, plan.arguments, strict=False):
                 _load(tile, argument, RowBlock(_row(buffer, first, argument), count), cut)
             if len(plan.ops) <= MOST_OPS:
                 _emit_ops(tile, plan.ops)
             else:
-                for part in self._parts(plan.ops, types, lambda b, a: tile_of(_TileArguments.of(b, a, outer))):
-                    builder.call(part, args)
+                for part in self._parts(plan.ops, tile_of):
+                    call(part, *(one for one in given if one is not None))
             for value, buffer, share in zip(op.yielded, buffers[len(op.inputs) :], plan.results, strict=True):
                 _meet(tile, share)
                 _store(tile, value, RowBlock(_row(buffer, first, value), count), share.cut)
 
-        return self.code.function(self.name, types, body), total
+        return self._kernel(self.name, body), total
 
     def _parts(
-        self,
-        ops: Mapping[Operation, OpShare],
-        types: Sequence[ir.Type],
-        tile_of: Callable[[ir.IRBuilder, Sequence[ir.Argument]], _Tile],
+        self, ops: Mapping[Operation, OpShare], tile_of: Callable[[_TileArguments], _Tile]
     ) -> Iterator[ir.Function]:
         """Yield functions with the arguments of the tile's for so many of its ops each."""
         left = iter(ops.items())
         while part := dict(islice(left, MOST_OPS)):
 
-            def body(
-                builder: ir.IRBuilder, args: Sequence[ir.Argument], part: Mapping[Operation, OpShare] = part
-            ) -> None:
-                _emit_ops(tile_of(builder, args), part)
+            def body(given: _TileArguments, part: Mapping[Operation, OpShare] = part) -> None:
+                _emit_ops(tile_of(given), part)
 
-            yield self.code.function(self.code.module.get_unique_name(f"{self.name}_part"), types, body)
+            yield self._kernel(self.code.module.get_unique_name(f"{self.name}_part"), body)
+
+    def _kernel(self, name: str, body: Callable[[_TileArguments], None]) -> ir.Function:
+        def together(
+            *buffers: Floats, table: Pointers, scratch: Bytes, team: _TeamArguments, first: Number, rows: Number
+        ) -> None:
+            body(_TileArguments(buffers, table, scratch, team, first, rows))
+
+        def alone(*buffers: Floats, table: Pointers, scratch: Bytes, first: Number, rows: Number) -> None:
+            body(_TileArguments(buffers, table, scratch, None, first, rows))
+
+        kernel = self.code.kernel(name, rest=len(self.op.inputs) + len(self.op.outputs))
+        return kernel(together if self._is_shared else alone)
+
+    @property
+    def _is_shared(self) -> bool:
+        return self.name.endswith("_shared")
 
     @property
     def _columns(self) -> int:

@@ -19,8 +19,8 @@ from ...dialect.ops.tile import TileOp
 from ...dialect.tensors import shape_of
 from ..buffer_packing import Lifetime, plan_offsets
 from ..kernels.kernel_form import OUTPUT_PADDING
-from ..llvm.builder import ALIGNMENT, FLOAT_BYTES
 from ..llvm.call_tables import VECTOR_ROOM
+from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 from ..neurons.connection_stream import working_rows
 from .depth_first_groups import LayerGroup, groups_at
 

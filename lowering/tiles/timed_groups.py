@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from ..cpu_target import CpuTarget
-from ..llvm.builder import I64, POINTER, Code
+from ..llvm.builder import Code
+from ..llvm.flow import call
+from ..llvm.values import Floats, Ints, Number, Pointers
 from ..neurons.connection_kernel import NetworkForm
 from ..neurons.neuron_kernel import neuron_loop
 from .depth_first_groups import LayerGroup
@@ -23,8 +25,8 @@ def group_kernels(group: LayerGroup, widths: Sequence[int], target: CpuTarget) -
     for width in widths:
         loop = neuron_loop(code, NetworkForm(width, activations), group.transposed)
 
-        def body(builder: ir.IRBuilder, args: Sequence[ir.Argument], loop: ir.Function = loop) -> None:
-            builder.call(loop, list(args))
+        @code.kernel(group_symbol(width), exported=True)
+        def _(stream: Ints, slots: Floats, buffers: Pointers, rows: Number, loop: ir.Function = loop) -> None:
+            call(loop, stream, slots, buffers, rows)
 
-        code.function(group_symbol(width), [POINTER, POINTER, POINTER, I64], body, exported=True)
     return str(code.module)

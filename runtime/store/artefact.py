@@ -27,7 +27,7 @@ from ...dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from ...foundation.atomic_files import replacing
 from ...foundation.errors import RedpebbleError
 from ...lowering.cpu_target import CpuTarget
-from ...lowering.llvm.builder import ALIGNMENT
+from ...lowering.llvm.values import ALIGNMENT
 from ...lowering.program import (
     FORMAT_VERSION,
     EqualSizes,

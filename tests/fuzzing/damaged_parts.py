@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from redpebble.distributed.parts.part_file import MAGIC
 from redpebble.distributed.parts.plan_file import PLAN_NAME
-from redpebble.lowering.llvm.builder import ALIGNMENT
+from redpebble.lowering.llvm.values import ALIGNMENT
 from redpebble.models.zoo import build
 from tests.distributed.launching import REDPEBBLE, Case, mpiexec, write_case
 from tests.fuzzing.damage import damaged_bytes

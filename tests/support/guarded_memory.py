@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from redpebble.lowering.calls.pool import PoolFrame
 from redpebble.lowering.calls.table import Frame
-from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
+from redpebble.lowering.llvm.values import ALIGNMENT, FLOAT_BYTES
 from redpebble.runtime import loaded_network, network
 from redpebble.runtime.call import Call, new_call
 from redpebble.runtime.loaded_network import LoadedNetwork

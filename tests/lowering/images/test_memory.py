@@ -21,7 +21,7 @@ from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images.memory import OUTPUT_ROOM, ImageMemory, View, ops_of, plan_images
-from redpebble.lowering.llvm.builder import ALIGNMENT, FLOAT_BYTES
+from redpebble.lowering.llvm.values import ALIGNMENT, FLOAT_BYTES
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import function

@@ -1,7 +1,5 @@
 """Every family on every target, held to onnxruntime and to float64 over shapes, batches and patterns."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import onnx_ir
 import pytest
@@ -17,7 +15,9 @@ from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.kernels.table import code_of
-from redpebble.lowering.llvm.builder import I64, POINTER, Code
+from redpebble.lowering.llvm.builder import Code
+from redpebble.lowering.llvm.flow import call
+from redpebble.lowering.llvm.values import Bytes, Number
 from redpebble.runtime.jit import emit_object, load_object
 from redpebble.runtime.memory import address_of, aligned_copy
 from redpebble.verification.oracle import Oracle
@@ -72,10 +72,10 @@ def call_on_a_piece(family: str, target: CpuTarget, weight: Floats) -> Floats:
     kernel = code_of(FAMILIES[family]).emit(code, LinearForm(8, None))
     arguments = len(kernel.args) - 2
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        builder.call(kernel, list(args))
+    @code.kernel("exported", exported=True, rest=arguments)
+    def _(*arrays: Bytes, inputs: Number, outputs: Number) -> None:
+        call(kernel, *arrays, inputs, outputs)
 
-    code.function("exported", [POINTER] * arguments + [I64, I64], body, exported=True)
     machine = load_object(emit_object(str(code.module), target), {"exported": (arguments, 2)})
     arrays = FAMILIES[family].pack(LayerWeights(weight, np.zeros(outputs, dtype=np.float32)))
     packed = [aligned_copy(array) for array in arrays]

@@ -20,7 +20,9 @@ from redpebble.kernels.formats.permute_lookup_search import CHUNK_STEPS, PANEL_R
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.kernels.table import code_of
-from redpebble.lowering.llvm.builder import I64, POINTER, Code
+from redpebble.lowering.llvm.builder import Code
+from redpebble.lowering.llvm.flow import call
+from redpebble.lowering.llvm.values import Bytes, Number
 from redpebble.runtime.jit import emit_object, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_copy
 from redpebble.runtime.network import Network
@@ -146,13 +148,13 @@ def run_kernel(family: str, weight: Floats, x: Floats, target: CpuTarget) -> Flo
     """Call the kernel alone, with NaN behind x; return y and what follows it, which was 7."""
     code = Code(target, ir.Module("test"))
     kernel = code_of(FAMILIES[family]).emit(code, LinearForm(1, None))
-    signature = [POINTER] * (len(kernel.args) - 2) + [I64, I64]
+    arguments = len(kernel.args) - 2
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        builder.call(kernel, list(args))
+    @code.kernel("exported", exported=True, rest=arguments)
+    def _(*arrays: Bytes, inputs: Number, outputs: Number) -> None:
+        call(kernel, *arrays, inputs, outputs)
 
-    code.function("exported", signature, body, exported=True)
-    machine = load_object(emit_object(str(code.module), target), {"exported": (len(signature) - 2, 2)})
+    machine = load_object(emit_object(str(code.module), target), {"exported": (arguments, 2)})
     outputs: int = weight.shape[1]
     arrays = FAMILIES[family].pack(LayerWeights(weight, np.zeros(outputs, dtype=np.float32)))
     packed = [aligned_copy(array) for array in arrays]

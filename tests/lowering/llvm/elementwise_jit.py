@@ -1,7 +1,5 @@
 """Compile one elementwise function for one target and call it on arrays; measure its error in ulp."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,12 +9,13 @@ from llvmlite import binding, ir
 from numpy.typing import NDArray
 
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.llvm import values
+from redpebble.lowering.llvm.builder import Code
+from redpebble.lowering.llvm.flow import loop
 from redpebble.lowering.llvm.vectors import Lanes
 
 Emit = Callable[[Lanes, ir.Value], ir.Value]
 Floats = NDArray[np.float32]
-
-POINTER, INT64 = ir.PointerType(), ir.IntType(64)
 
 
 @dataclass(frozen=True)
@@ -38,23 +37,15 @@ class ElementwiseKernel:
 
 def kernel_module(emit: Emit, target: CpuTarget, width: int) -> ir.Module:
     """`void kernel(ptr x, ptr y, i64 n)`, which writes emit(x) to y; n is a multiple of `width`."""
-    module = ir.Module("elementwise")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER, POINTER, INT64]), "kernel")
-    x, y, count = function.args
-    entry, header, body, end = (function.append_basic_block(name) for name in ("entry", "header", "body", "end"))
-    ir.IRBuilder(entry).branch(header)
-    builder = ir.IRBuilder(header)
-    index = builder.phi(INT64)
-    index.add_incoming(ir.Constant(INT64, 0), entry)
-    builder.cbranch(builder.icmp_signed("<", index, count), body, end)
-    builder.position_at_end(body)
-    lanes = Lanes(builder, target, width)
-    result = emit(lanes, lanes.load(builder.gep(x, [index], source_etype=ir.FloatType())))
-    lanes.store(result, builder.gep(y, [index], source_etype=ir.FloatType()))
-    index.add_incoming(builder.add(index, ir.Constant(INT64, width)), builder.block)
-    builder.branch(header)
-    ir.IRBuilder(end).ret_void()
-    return module
+    code = Code(target, ir.Module("elementwise"))
+
+    @code.kernel("kernel", exported=True)
+    def _(x: values.Floats, y: values.Floats, count: values.Number) -> None:
+        lanes = code.lanes(x, width)
+        with loop(count, width) as index:
+            lanes.store(emit(lanes, lanes.load(x.at(index))), y.at(index))
+
+    return code.module
 
 
 def target_machine(target: CpuTarget) -> binding.TargetMachine:

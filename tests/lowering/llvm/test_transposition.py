@@ -1,13 +1,13 @@
 """Rows that leave a large tile are the same wherever they are written to."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 from llvmlite import ir
 
-from redpebble.lowering.llvm.builder import I64, POINTER, Code
+from redpebble.lowering.llvm.builder import Code
+from redpebble.lowering.llvm.flow import call
 from redpebble.lowering.llvm.transposition import columns_to_far_rows
+from redpebble.lowering.llvm.values import Bytes, Number
 from redpebble.runtime.jit import MachineCode, emit_object, host_target, load_object
 from redpebble.runtime.memory import address_of, aligned_bytes
 
@@ -19,10 +19,10 @@ def transposition() -> MachineCode:
     code = Code(host_target(), ir.Module("transpose"))
     function = columns_to_far_rows(code, WIDTH)
 
-    def body(builder: ir.IRBuilder, args: Sequence[ir.Argument]) -> None:
-        builder.call(function, list(args))
+    @code.kernel("transpose", exported=True, rest=4)
+    def _(columns: Bytes, rows: Bytes, *numbers: Number) -> None:
+        call(function, columns, rows, *numbers)
 
-    code.function("transpose", [POINTER] * 2 + [I64] * 4, body, exported=True)
     return load_object(emit_object(str(code.module), host_target()), {"transpose": (2, 4)})
 
 

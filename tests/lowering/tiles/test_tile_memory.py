@@ -13,7 +13,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
-from redpebble.lowering.llvm.builder import FLOAT_BYTES
+from redpebble.lowering.llvm.values import FLOAT_BYTES
 from redpebble.lowering.tiles.tile_memory import TileMemory, plan_tile
 from redpebble.runtime.jit import host_target
 from tests.support.lowering_modules import native, tiled
