@@ -63,7 +63,7 @@ class SparsityAttr(Record, text="nonzeros = {nonzeros}"):
 
     def verify(self) -> None:
         if self.nonzeros < 0:
-            raise VerifyException(f"{self.nonzeros} nonzeros, expected none or more")
+            raise VerifyException(f"expected 0 or more nonzeros, got {self.nonzeros}")
 
 
 F32_TENSOR: Final = base(F32Tensor)
@@ -214,4 +214,4 @@ def verify_bias(bias: SSAValue | None, size: int) -> None:
         VerifyException: it has another shape.
     """
     if bias is not None and shape_of(bias) != (size,):
-        raise VerifyException(f"bias {shape_text(shape_of(bias))}, expected {size}")
+        raise VerifyException(f"expected bias {size}, got {shape_text(shape_of(bias))}")

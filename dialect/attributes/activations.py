@@ -185,10 +185,12 @@ class ActivationAttr(Record, text="{kind}{values}"):
     def verify(self) -> None:
         if self.kind not in ACTIVATIONS:
             known = ", ".join(sorted(ACTIVATIONS))
-            raise VerifyException(f"unknown activation {self.kind!r}, accepted are {known}")
+            raise VerifyException(f"expected an activation of {known}, got {self.kind!r}")
         expected = ACTIVATIONS[self.kind].parameters
         if len(self.values) != len(expected):
-            raise VerifyException(f"activation {self.kind} has {len(self.values)} parameters, expected {len(expected)}")
+            raise VerifyException(
+                f"expected {len(expected)} parameters of activation {self.kind}, got {len(self.values)}"
+            )
 
 
 def activate(activation: ActivationAttr, x: Floats) -> Floats:

@@ -93,11 +93,11 @@ class CodesAttr(Record, text="{kind} scale {scale} zero {zero}"):
     def verify(self) -> None:
         kind, scale = self.kind, self.scale
         if kind not in (*LEAST_CODE, DYNAMIC_KIND):
-            raise VerifyException(f"codes {kind}, accepted are {', '.join(LEAST_CODE)} and {DYNAMIC_KIND}")
+            raise VerifyException(f"expected codes {', '.join(LEAST_CODE)} or {DYNAMIC_KIND}, got {kind}")
         if not (isfinite(scale) and scale >= LEAST_SCALE):
-            raise VerifyException(f"scale {scale!r}, expected a positive float32 that is no denormal one")
+            raise VerifyException(f"expected a positive float32 that is no denormal one as scale, got {scale!r}")
         if not self.least <= self.zero <= self.greatest:
-            raise VerifyException(f"zero {self.zero}, expected {self.least} to {self.greatest}")
+            raise VerifyException(f"expected a zero point of {self.least} to {self.greatest}, got {self.zero}")
 
     @classmethod
     @override

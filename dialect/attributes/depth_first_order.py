@@ -109,7 +109,7 @@ def verify_depth_first_order(
     neuron_count, input_count = graph.neuron_count, len(graph.inputs)
     order, slots = found.order, found.slots
     if len(slots) != neuron_count:
-        raise VerifyException(f"{len(slots)} slots, expected one for each of {neuron_count} neurons")
+        raise VerifyException(f"expected a slot for each of {neuron_count} neurons, got {len(slots)}")
     if len(np.unique(order)) != len(order) or np.any((order < input_count) | (order >= neuron_count)):
         raise VerifyException("the order names a neuron twice, an input, or a neuron that does not exist")
     level = np.full(neuron_count, neuron_count, dtype=np.int64)
@@ -128,7 +128,9 @@ def verify_depth_first_order(
         (transposed.outputs, "outputs", len(graph.outputs)),
     ):
         if ends and count % NEIGHBOURS:
-            raise VerifyException(f"{count} {word} come from rows or go there, expected a multiple of {NEIGHBOURS}")
+            raise VerifyException(
+                f"expected a multiple of {NEIGHBOURS} {word} that come from rows or go there, got {count}"
+            )
     _verify_slots(lifetimes_of(graph, found).transposed(input_count, graph.outputs, transposed), slots)
 
 

@@ -21,4 +21,4 @@ class IoBoundsAttr(Record, text="reads = {reads}, writes = {writes}"):
     def verify(self) -> None:
         for word, (low, high) in (("reads", self.reads), ("writes", self.writes)):
             if not 0 <= low <= high:
-                raise VerifyException(f"{word} from {low} to {high}, expected 0 <= lower <= upper")
+                raise VerifyException(f"expected 0 <= lower <= upper of {word}, got {low} to {high}")

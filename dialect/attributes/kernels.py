@@ -57,13 +57,13 @@ class KernelAttr(
     def verify(self) -> None:
         widths = list(self.choices)
         if widths != sorted(widths) or widths[:1] != [1]:
-            raise VerifyException(f"families from widths {widths}, expected ascending ones that start at 1")
+            raise VerifyException(f"expected ascending widths of families that start at 1, got {widths}")
         families = list(dict.fromkeys(self.choices.values()))
         for family, count in self.blocks.items():
             if count < 1:
-                raise VerifyException(f"{family} has {count} blocks, expected 1 or more")
+                raise VerifyException(f"expected 1 or more blocks of {family}, got {count}")
             if family not in families:
-                raise VerifyException(f"blocks of {family}, accepted are the families {', '.join(families)}")
+                raise VerifyException(f"expected blocks of the families {', '.join(families)}, got {family}")
 
     @classmethod
     @override

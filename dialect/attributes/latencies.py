@@ -12,10 +12,10 @@ from ..record import CODECS, FLOAT, mapping
 def _checked(times: Mapping[int, float]) -> Mapping[int, float]:
     widths = list(times)
     if widths != sorted(widths) or min(widths, default=1) < 1:
-        raise VerifyException(f"times at widths {widths}, expected ascending positive ones with a time each")
+        raise VerifyException(f"expected ascending positive widths with a time each, got {widths}")
     for width, time in times.items():
         if not time >= 0:
-            raise VerifyException(f"a time of {time} us at width {width}, expected 0 or more")
+            raise VerifyException(f"expected a time of 0 us or more at width {width}, got {time}")
     # a clock has no more than four digits to say, and the text stays short
     return TABLE.convert({width: float(f"{time:.4g}") for width, time in times.items()})
 

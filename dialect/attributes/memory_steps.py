@@ -37,7 +37,7 @@ def verify_steps(network: WeightedGraph, order: Indices, transfers: "TransferCou
         VerifyException: a step is not what the order needs at its position, or the counts differ.
     """
     if steps.ndim != 2 or steps.shape[1] != 4:
-        raise VerifyException(f"steps of rank {steps.ndim}, expected [steps, 4]")
+        raise VerifyException(f"expected steps [steps, 4], got rank {steps.ndim}")
     kinds = steps[:, 0]
     connected = steps[kinds == CONNECT, 3]
     if not np.array_equal(connected, order):
@@ -64,7 +64,7 @@ def _verify_slots(slot_count: int, graph: NeuronGraph, steps: Indices) -> None:
     wrong = np.flatnonzero(np.any((steps < 0) | (steps >= limits), axis=1))
     if len(wrong):
         raise VerifyException(
-            f"step {wrong[0]} {steps[wrong[0]].tolist()}, expected less than {limits[wrong[0]].tolist()}"
+            f"expected less than {limits[wrong[0]].tolist()} in step {wrong[0]}, got {steps[wrong[0]].tolist()}"
         )
 
 

@@ -39,10 +39,10 @@ class PartitionAttr(
 
     def verify(self) -> None:
         if self.part_count < 1:
-            raise VerifyException(f"{self.part_count} parts, expected 1 or more")
+            raise VerifyException(f"expected 1 or more parts, got {self.part_count}")
         outside = self.owners[(self.owners < 0) | (self.owners >= self.part_count)]
         if len(outside):
-            raise VerifyException(f"owner {outside[0]}, expected 0 to {self.part_count - 1}")
+            raise VerifyException(f"expected owners 0 to {self.part_count - 1}, got {outside[0]}")
         for word in ("volume", "messages", "most_connections"):
             if getattr(self, word) < 0:
-                raise VerifyException(f"{word} {getattr(self, word)}, expected 0 or more")
+                raise VerifyException(f"expected {word} of 0 or more, got {getattr(self, word)}")

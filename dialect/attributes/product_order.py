@@ -34,6 +34,6 @@ class ProductOrderAttr(Record, text="{first} first, us = {us}, otherwise = {othe
 
     def verify(self) -> None:
         if self.first not in KINDS:
-            raise VerifyException(f"{self.first} first, accepted are {' and '.join(KINDS)}")
+            raise VerifyException(f"expected {' or '.join(KINDS)} first, got {self.first}")
         if min(self.us, self.otherwise) < 0:
             raise VerifyException("a predicted time is negative")

@@ -55,11 +55,11 @@ class ResamplingAttr(Record, text="{indices}[ to {others} shares {shares}]"):
     def verify(self) -> None:
         others, shares = len(self.others), len(self.shares)
         if others != shares or others not in (0, self.size):
-            raise VerifyException(f"{others} other rows and {shares} shares for {self.size}, expected none or as many")
+            raise VerifyException(f"expected no other rows and shares or {self.size}, got {others} and {shares}")
         indices = [*self.indices, *self.others]
         least = 0 if others else OUTSIDE
         if min(indices, default=0) < least:
-            raise VerifyException(f"row {min(indices)}, expected {least} or more")
+            raise VerifyException(f"expected rows of {least} or more, got {min(indices)}")
 
     def fits(self, size: int) -> bool:
         """Return whether an image of so many rows has all that are asked for."""

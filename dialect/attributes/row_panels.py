@@ -75,7 +75,7 @@ class PanelsAttr(Record, text="{sizes}, {shared} shared, {outputs}"):
     def verify(self) -> None:
         heights = [size.height for size in self.sizes]
         if heights != sorted(set(heights), reverse=True) or any(height < 1 for height in heights):
-            raise VerifyException(f"heights {heights}, expected falling numbers from 1 on")
+            raise VerifyException(f"expected falling heights from 1 on, got {heights}")
         outputs = self.outputs
         wanted = sum(height * count for height, count in self.sizes)
         if len(outputs) != wanted:
@@ -83,4 +83,4 @@ class PanelsAttr(Record, text="{sizes}, {shared} shared, {outputs}"):
         if len(np.unique(outputs)) != len(outputs) or np.any(outputs < 0):
             raise VerifyException("an output is in two panels, or negative")
         if not 0 <= self.shared <= 1:
-            raise VerifyException(f"{round(100 * self.shared)} % shared, expected 0 to 100")
+            raise VerifyException(f"expected 0 to 100 % shared, got {round(100 * self.shared)}")

@@ -49,12 +49,12 @@ class ScheduleAttr(Record, text="widths = {widths}[, shares = {shares}][, serial
     def verify(self) -> None:
         widths = tuple(self.widths)
         if not widths or list(widths) != sorted(set(widths)) or widths[0] < 1:
-            raise VerifyException(f"tile widths {list(widths)}, expected ascending positive numbers")
+            raise VerifyException(f"expected ascending positive tile widths, got {list(widths)}")
         if self.shares < 1 or (self.shares == 1 and self.shared):
-            raise VerifyException(f"{self.shares} shares, expected 1 or more, and several for shared times")
+            raise VerifyException(f"expected 1 or more shares, and several for shared times, got {self.shares}")
         for width in self.serial:
             if width not in widths:
-                raise VerifyException(f"a time at width {width}, expected one of {list(widths)}")
+                raise VerifyException(f"expected a time at one of the widths {list(widths)}, got {width}")
         shared = tuple(self.shared)
         if shared != widths[len(widths) - len(shared) :]:
-            raise VerifyException(f"shared times at widths {list(shared)}, expected the widest of {list(widths)}")
+            raise VerifyException(f"expected shared times at the widest of {list(widths)}, got {list(shared)}")

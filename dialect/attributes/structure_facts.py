@@ -75,10 +75,10 @@ class FactAttr(Record, text="{kind}{numbers}"):
 
     def verify(self) -> None:
         if self.kind not in SENTENCES:
-            raise VerifyException(f"unknown fact {self.kind!r}, accepted are {', '.join(SENTENCES)}")
+            raise VerifyException(f"expected a fact of {', '.join(SENTENCES)}, got {self.kind!r}")
         wanted = _names(SENTENCES[self.kind])
         if sorted(self.numbers) != sorted(wanted):
-            raise VerifyException(f"fact {self.kind} of {', '.join(self.numbers)}, expected {', '.join(wanted)}")
+            raise VerifyException(f"expected fact {self.kind} of {', '.join(wanted)}, got {', '.join(self.numbers)}")
         if any(number < 0 for number in self.numbers.values()):
             raise VerifyException(f"fact {self.kind} with a negative number")
 

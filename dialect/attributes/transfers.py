@@ -47,7 +47,7 @@ class TransferCountAttr(
     def verify(self) -> None:
         _verify_memory(self.memory, self.policy)
         if min(self.counts) < 0:
-            raise VerifyException(f"counts {list(self.counts)}, expected none below 0")
+            raise VerifyException(f"expected counts of 0 or more, got {list(self.counts)}")
 
 
 class InstanceBoundAttr(
@@ -75,14 +75,14 @@ class InstanceBoundAttr(
     def verify(self) -> None:
         _verify_memory(self.memory, self.policy)
         if self.batch_tile < 1:
-            raise VerifyException(f"batch tile {self.batch_tile}, expected 1 or more")
+            raise VerifyException(f"expected a batch tile of 1 or more, got {self.batch_tile}")
         fewest, pull = self.transfers
         if not 0 <= fewest <= pull:
-            raise VerifyException(f"transfers from {fewest} to {pull}, expected 0 <= lower <= upper")
+            raise VerifyException(f"expected 0 <= lower <= upper of transfers, got {fewest} to {pull}")
 
 
 def _verify_memory(memory: int, policy: str) -> None:
     if memory < 3:
         raise VerifyException(f"memory of {memory} values, a connection needs 3")
     if policy not in POLICIES:
-        raise VerifyException(f"unknown policy {policy!r}, accepted are {', '.join(POLICIES)}")
+        raise VerifyException(f"expected a policy of {', '.join(POLICIES)}, got {policy!r}")

@@ -86,7 +86,7 @@ class WindowAttr(Record, text="{kernel} strides {strides} dilations {dilations} 
         ):
             numbers = list(values)
             if len(numbers) != count or min(numbers) < least:
-                raise VerifyException(f"{word} {numbers}, expected {count} numbers of at least {least}")
+                raise VerifyException(f"expected {count} {word} of at least {least}, got {numbers}")
 
 
 def _pair(values: Sequence[int]) -> Pair:

@@ -143,7 +143,9 @@ class Attention(IRDLOperation):
     def verify_(self) -> None:
         heads, kv_heads = self.head_counts
         if kv_heads < 1 or heads < 1 or heads % kv_heads:
-            raise VerifyException(f"{heads} heads and {kv_heads} of keys, expected positive numbers and a multiple")
+            raise VerifyException(
+                f"expected positive numbers of heads, a multiple of those of keys, got {heads} and {kv_heads}"
+            )
         _verify_roundings(self.weighting)
         shapes = {"queries": shape_of(self.q), "keys": shape_of(self.k), "values": shape_of(self.v)}
         for word, shape in shapes.items():
@@ -157,7 +159,7 @@ class Attention(IRDLOperation):
             (1, "keys", keys, values),
         ):
             if DYNAMIC not in (left[axis], right[axis]) and left[axis] != right[axis]:
-                raise VerifyException(f"{left[axis]} and {right[axis]} {word}, expected the same number")
+                raise VerifyException(f"expected the same number of {word}, got {left[axis]} and {right[axis]}")
         scored = keys[1]
         if self.past:
             scored = DYNAMIC if DYNAMIC in (scored, past := self._past_length(queries[0])) else scored + past
@@ -165,7 +167,7 @@ class Attention(IRDLOperation):
             _verify_mask(shape_of(self.mask), (queries[0], heads, queries[1], scored))
         expected = (*queries[:2], heads * (values[2] // kv_heads))
         if shape_of(self.result) != expected:
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+            raise VerifyException(f"expected result {shape_text(expected)}, got {shape_text(shape_of(self.result))}")
 
     def _past_length(self, samples: int) -> int:
         """Return the keys of the past.
@@ -180,10 +182,10 @@ class Attention(IRDLOperation):
             fits = len(shape) == MASK_RANK and shape[1] == kv_heads and shape[3] == features
             if not fits or (DYNAMIC not in (shape[0], samples) and shape[0] != samples):
                 known = shape_text((samples, kv_heads, DYNAMIC, features))
-                raise VerifyException(f"past {shape_text(shape)}, expected {known}")
+                raise VerifyException(f"expected past {known}, got {shape_text(shape)}")
             lengths.append(shape[2])
         if DYNAMIC not in lengths and lengths[0] != lengths[1]:
-            raise VerifyException(f"{lengths[0]} keys and {lengths[1]} values of the past, expected as many")
+            raise VerifyException(f"expected as many keys as values of the past, got {lengths[0]} and {lengths[1]}")
         return lengths[0]
 
 
@@ -253,15 +255,15 @@ def _verify_roundings(weighting: Weighting) -> None:
     """Check that all roundings are to codes, and those of scores behind a mask alone."""
     for one in (one for some in weighting.roundings for one in some):
         if one.kind != "quantize":
-            raise VerifyException(f"rounded by {one.kind}, expected quantize")
+            raise VerifyException(f"expected a rounding by quantize, got {one.kind}")
     if weighting.causal and weighting.roundings.scores:
-        raise VerifyException("causal scores are rounded, expected roundings of the products alone")
+        raise VerifyException("expected roundings of the products alone of causal scores, got roundings of scores")
 
 
 def _verify_features(word: str, shape: Shape, heads: int) -> None:
     """Check that there are a rank of 3 and as many features for each head."""
     if len(shape) != 3 or shape[2] == DYNAMIC or shape[2] < 1 or shape[2] % heads:
-        raise VerifyException(f"{word} {shape_text(shape)}, expected rank 3 and a multiple of {heads} features")
+        raise VerifyException(f"expected {word} of rank 3 and a multiple of {heads} features, got {shape_text(shape)}")
 
 
 def _verify_mask(shape: Shape, scores: Shape) -> None:
@@ -270,4 +272,4 @@ def _verify_mask(shape: Shape, scores: Shape) -> None:
         size in (1, DYNAMIC) or score in (size, DYNAMIC) for size, score in zip(shape, scores, strict=True)
     )
     if not fits:
-        raise VerifyException(f"mask {shape_text(shape)}, expected one that is broadcast to {shape_text(scores)}")
+        raise VerifyException(f"expected a mask that is broadcast to {shape_text(scores)}, got {shape_text(shape)}")

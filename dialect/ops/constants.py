@@ -135,12 +135,12 @@ class SparseConstantOp(IRDLOperation):
             raise VerifyException(f"result type {self.result_type} has no sparsity encoding")
         shape = self.result_type.get_shape()
         if len(shape) != 2:
-            raise VerifyException(f"a sparse constant of rank {len(shape)}, expected 2")
+            raise VerifyException(f"expected a sparse constant of rank 2, got {len(shape)}")
         if DYNAMIC in shape:
-            raise VerifyException(f"a sparse constant of shape {shape_text(shape)}, expected known sizes")
+            raise VerifyException(f"expected a sparse constant of known sizes, got {shape_text(shape)}")
         _verify_arrays(shape[1], encoding.nonzeros, self)
         if self.panels is not None and np.any(self.panels.outputs >= shape[1]):
-            raise VerifyException(f"panels of output {self.panels.outputs.max()}, expected below {shape[1]}")
+            raise VerifyException(f"expected panels of {shape[1]} outputs, got output {self.panels.outputs.max()}")
         _verify_csc(shape[0], indices_of(self.pointers), indices_of(self.rows))
 
 
@@ -159,7 +159,7 @@ def _verify_arrays(outputs: int, nonzeros: int, op: SparseConstantOp) -> None:
     ):
         expected = TensorType[Attribute](element, [count])
         if array.type != expected:
-            raise VerifyException(f"{word} are {array.type}, expected {expected}")
+            raise VerifyException(f"expected {word} {expected}, got {array.type}")
         _verify_size(array)
 
 

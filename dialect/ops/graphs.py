@@ -120,10 +120,10 @@ class EdgeListOp(IRDLOperation):
 
     def verify_(self) -> None:
         if len(shape_of(self.nodes)) != 2:
-            raise VerifyException(f"nodes {shape_text(shape_of(self.nodes))}, expected rank 2")
+            raise VerifyException(f"expected nodes of rank 2, got {shape_text(shape_of(self.nodes))}")
         for value in self.results:
             if shape_of(value) != (DYNAMIC,):
-                raise VerifyException(f"result {shape_text(shape_of(value))}, expected ?")
+                raise VerifyException(f"expected result ?, got {shape_text(shape_of(value))}")
 
 
 @irdl_attr_definition
@@ -179,10 +179,10 @@ class SortEdgesOp(IRDLOperation):
 
     def verify_(self) -> None:
         if len(shape_of(self.nodes)) != 2:
-            raise VerifyException(f"nodes {shape_text(shape_of(self.nodes))}, expected rank 2")
+            raise VerifyException(f"expected nodes of rank 2, got {shape_text(shape_of(self.nodes))}")
         for given in (self.sources, self.targets, self.weights):
             if len(shape_of(given)) != 1 or shape_of(given) != shape_of(self.sources):
-                raise VerifyException(f"edges {shape_text(shape_of(given))}, expected the same for all, of rank 1")
+                raise VerifyException(f"expected edges of one size and rank 1, got {shape_text(shape_of(given))}")
 
 
 class AtTargets(NamedTuple):

@@ -108,19 +108,19 @@ class GroupedLayersOp(IRDLOperation):
         count = len(self.nodes)
         if not count or len(self.parameters) != 2 * count or len(self.activations) != count:
             raise VerifyException(
-                f"{len(self.parameters)} parameters, expected two for each of {count or 'some'} nodes"
+                f"expected two parameters for each of {count or 'some'} nodes, got {len(self.parameters)}"
             )
         if len(self.orders) != count + 1:
-            raise VerifyException(f"{len(self.orders)} orders, expected {count + 1}")
+            raise VerifyException(f"expected {count + 1} orders, got {len(self.orders)}")
         shape, result = shape_of(self.x), shape_of(self.result)
         if len(shape) < 2 or shape[-1] == DYNAMIC:
-            raise VerifyException(f"input {shape_text(shape)}, expected rank 2 or more and a known last axis")
+            raise VerifyException(f"expected x of rank 2 or more with a known last axis, got {shape_text(shape)}")
         values = shape[-1]
         for layer in self.layers:
             values = _verify_layer(layer, _ordered("layer", layer.order, values))
         values = _ordered("result", self.last_order, values)
         if result != (*shape[:-1], values):
-            raise VerifyException(f"result {shape_text(result)}, expected {shape_text((*shape[:-1], values))}")
+            raise VerifyException(f"expected result {shape_text((*shape[:-1], values))}, got {shape_text(result)}")
 
 
 def _ordered(word: str, order: Indices | None, values: int) -> int:
@@ -129,7 +129,7 @@ def _ordered(word: str, order: Indices | None, values: int) -> int:
         return values
     if order.min() < 0 or order.max() >= values:
         wrong = order.max() if order.max() >= values else order.min()
-        raise VerifyException(f"order before {word} takes value {wrong}, expected 0 to {values - 1}")
+        raise VerifyException(f"expected values 0 to {values - 1} in the order before {word}, got {wrong}")
     return len(order)
 
 
@@ -137,9 +137,9 @@ def _verify_layer(layer: GroupedLayer, values: int) -> int:
     """Check that the parameters of a layer fit `values` inputs, and return the number of outputs."""
     weight = shape_of(layer.weight)
     if len(weight) != 3 or weight[2] != 1 or DYNAMIC in weight or 0 in weight:
-        raise VerifyException(f"weight {shape_text(weight)}, expected outputs by inputs of a group by 1")
+        raise VerifyException(f"expected a weight of outputs by inputs of a group by 1, got {shape_text(weight)}")
     if values % weight[1] or weight[0] % (values // weight[1]):
         raise VerifyException(f"weight {shape_text(weight)} does not part {values} inputs into groups")
     if shape_of(layer.bias) != weight[:1]:
-        raise VerifyException(f"bias {shape_text(shape_of(layer.bias))}, expected {weight[0]}")
+        raise VerifyException(f"expected bias {weight[0]}, got {shape_text(shape_of(layer.bias))}")
     return weight[0]

@@ -78,8 +78,10 @@ class ImageNetworkOp(IRDLOperation):
         verify_boundary("argument", self.inputs, self.body.block.args)
         verify_boundary("result", self.outputs, self.yielded)
         if self.threads.value.data < 1:
-            raise VerifyException(f"{self.threads.value.data} threads, expected one or more")
+            raise VerifyException(f"expected one or more threads, got {self.threads.value.data}")
         for op in self.body.block.ops:
             verify_operands(op, self.body.block)
             if isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic and op.x not in self.body.block.args:
-                raise VerifyException("codes of a value inside are found at each call, accepted are those of arguments")
+                raise VerifyException(
+                    "expected codes of arguments to be found at each call, got those of a value inside"
+                )

@@ -146,12 +146,14 @@ class Conv2dOp(IRDLOperation):
         shape, weight = image_shape(self.x), shape_of(self.weight)
         rows, columns = self.window.kernel_size
         if len(weight) != 2 or DYNAMIC in weight or weight[0] != shape[1] * rows * columns:
-            raise VerifyException(f"weight {shape_text(weight)}, expected {shape[1] * rows * columns} inputs")
+            raise VerifyException(f"expected a weight of {shape[1] * rows * columns} inputs, got {shape_text(weight)}")
         verify_bias(self.bias, weight[1])
         expected = shape_like(self.x, weight[1], *self.window.result_size(*shape[2:]))
         _verify_result(self.result, expected)
         if self.residual is not None and shape_of(self.residual)[1:] != expected[1:]:
-            raise VerifyException(f"residual {shape_text(shape_of(self.residual))}, expected {shape_text(expected)}")
+            raise VerifyException(
+                f"expected residual {shape_text(expected)}, got {shape_text(shape_of(self.residual))}"
+            )
 
 
 @irdl_op_definition
@@ -212,7 +214,7 @@ class QuantizedConv2dOp(IRDLOperation):
         shape, (rows, columns) = image_shape(self.x), self.window.kernel_size
         outputs = verify_parameters(self.layer, shape[1] * rows * columns)
         if self.output is not None and (self.output.is_dynamic or self.codes.is_dynamic):
-            raise VerifyException("dynamic codes of a result that is rounded, accepted are those of one that is not")
+            raise VerifyException("expected dynamic codes beside a result that is not rounded, got a rounded one")
         _verify_result(self.result, shape_like(self.x, outputs, *self.window.result_size(*shape[2:])))
 
 
@@ -251,7 +253,7 @@ class Depthwise2dOp(IRDLOperation):
         shape, weight = image_shape(self.x), shape_of(self.weight)
         rows, columns = self.window.kernel_size
         if weight != (rows * columns, shape[1]):
-            raise VerifyException(f"weight {shape_text(weight)}, expected {rows * columns}x{shape[1]}")
+            raise VerifyException(f"expected weight {rows * columns}x{shape[1]}, got {shape_text(weight)}")
         verify_bias(self.bias, weight[1])
         _verify_result(self.result, shape_like(self.x, shape[1], *self.window.result_size(*shape[2:])))
 
@@ -289,10 +291,10 @@ class Pool2dOp(IRDLOperation):
         _verify_image(self.x)
         shape = image_shape(self.x)
         if self.kind.data not in POOLINGS:
-            raise VerifyException(f"pooling {self.kind.data!r}, accepted are {', '.join(POOLINGS)}")
+            raise VerifyException(f"expected a pooling {', '.join(POOLINGS)}, got {self.kind.data!r}")
         (rows, columns), (top, left, bottom, right) = self.window.kernel_size, self.window.pad_sizes
         if max(top, bottom) >= rows or max(left, right) >= columns:
-            raise VerifyException(f"pads {[top, left, bottom, right]}, expected fewer than taps")
+            raise VerifyException(f"expected fewer pads than taps, got {[top, left, bottom, right]}")
         _verify_result(self.result, shape_like(self.x, shape[1], *self.window.result_size(*shape[2:])))
 
 
@@ -345,12 +347,14 @@ ImageLayerOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp | Pool2dOp | Resampl
 def _verify_image(value: SSAValue) -> None:
     shape = shape_of(value)
     if not is_image_rank(len(shape)) or DYNAMIC in shape[1:]:
-        raise VerifyException(f"image {shape_text(shape)}, expected rank 3 or 4 and known channels, height and width")
+        raise VerifyException(
+            f"expected an image of rank 3 or 4 and known channels, height and width, got {shape_text(shape)}"
+        )
 
 
 def _verify_result(result: SSAValue, expected: Shape) -> None:
     if shape_of(result) != expected:
-        raise VerifyException(f"result {shape_text(shape_of(result))}, expected {shape_text(expected)}")
+        raise VerifyException(f"expected result {shape_text(expected)}, got {shape_text(shape_of(result))}")
 
 
 def spreads_of(op: BinaryOp) -> tuple[Spread, Spread] | None:

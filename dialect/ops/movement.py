@@ -66,7 +66,7 @@ class TargetShapeAttr(Record, text="{entries}"):
 
     def verify(self) -> None:
         if self.entries.count(INFERRED) > 1:
-            raise VerifyException(f"{self.entries.count(INFERRED)} axes are left over, expected one at most")
+            raise VerifyException(f"expected one inferred axis at most, got {self.entries.count(INFERRED)}")
         copies = [entry for entry in self.entries if entry < INFERRED]
         if len(copies) != len(set(copies)):
             raise VerifyException(f"target {self.text} copies an axis twice")
@@ -84,10 +84,10 @@ class TargetShapeAttr(Record, text="{entries}"):
         known = prod(entry for entry in self.entries if entry >= 0)
         if DYNAMIC not in rest and INFERRED in self.entries:
             if known == 0 or prod(rest) % known:
-                raise VerifyException(f"input {shape_text(shape)} does not fit target {self.text}")
+                raise VerifyException(f"expected x that fits target {self.text}, got {shape_text(shape)}")
             sizes[self.entries.index(INFERRED)] = prod(rest) // known
         elif DYNAMIC not in rest and prod(rest) != known:
-            raise VerifyException(f"input {shape_text(shape)} does not fit target {self.text}")
+            raise VerifyException(f"expected x that fits target {self.text}, got {shape_text(shape)}")
         return tuple(sizes)
 
     def _without_copies(self, shape: Shape) -> list[int]:
@@ -175,7 +175,7 @@ class ReshapeOp(IRDLOperation):
     def verify_(self) -> None:
         expected = self.target.result_shape(shape_of(self.x))
         if not compatible(shape_of(self.result), expected):
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+            raise VerifyException(f"expected result {shape_text(expected)}, got {shape_text(shape_of(self.result))}")
 
 
 @irdl_op_definition
@@ -212,28 +212,30 @@ class TransposeOp(IRDLOperation):
     def verify_(self) -> None:
         shape = shape_of(self.x)
         if sorted(self.order) != list(range(len(shape))):
-            raise VerifyException(f"axes {list(self.order)}, expected a permutation of 0 to {len(shape) - 1}")
+            raise VerifyException(f"expected a permutation of axes 0 to {len(shape) - 1}, got {list(self.order)}")
         expected = tuple(shape[axis] for axis in self.order)
         if shape_of(self.result) != expected:
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+            raise VerifyException(f"expected result {shape_text(expected)}, got {shape_text(shape_of(self.result))}")
 
 
 def _joined_shape(shapes: Sequence[Shape], axis: int) -> Shape:
     """Return the shape of tensors of `shapes` one after the other along `axis`."""
     if not shapes:
-        raise VerifyException("no operands, expected one or more")
+        raise VerifyException("expected one or more operands, got none")
     rank = len(shapes[0])
     if not 0 <= axis < rank:
-        raise VerifyException(f"axis {axis}, expected 0 to {rank - 1}")
+        raise VerifyException(f"expected axis 0 to {rank - 1}, got {axis}")
     sizes = list(shapes[0])
     for shape in shapes[1:]:
         if len(shape) != rank:
-            raise VerifyException(f"operands {shape_text(shapes[0])} and {shape_text(shape)} differ in rank")
+            raise VerifyException(f"expected operands of rank {rank}, got {shape_text(shape)}")
         for index, size in enumerate(shape):
             if index == axis or sizes[index] == DYNAMIC:
                 sizes[index] = size if index != axis else sizes[index]
             elif size not in (sizes[index], DYNAMIC):
-                raise VerifyException(f"operands {shape_text(shapes[0])} and {shape_text(shape)} differ off the axis")
+                raise VerifyException(
+                    f"expected operands like {shape_text(shapes[0])} off axis {axis}, got {shape_text(shape)}"
+                )
     along = [shape[axis] for shape in shapes]
     sizes[axis] = DYNAMIC if DYNAMIC in along else sum(along)
     return tuple(sizes)
@@ -268,7 +270,7 @@ class ConcatOp(IRDLOperation):
     def verify_(self) -> None:
         expected = _joined_shape([shape_of(part) for part in self.parts], self.axis.value.data)
         if not compatible(shape_of(self.result), expected):
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+            raise VerifyException(f"expected result {shape_text(expected)}, got {shape_text(shape_of(self.result))}")
 
 
 @irdl_op_definition
@@ -300,12 +302,12 @@ class SplitOp(IRDLOperation):
     def verify_(self) -> None:
         shape, axis = shape_of(self.x), self.axis.value.data
         if not self.parts:
-            raise VerifyException("no results, expected one or more")
+            raise VerifyException("expected one or more results, got none")
         joined = _joined_shape([shape_of(part) for part in self.parts], axis)
         if joined[axis] == DYNAMIC:
             raise VerifyException(f"a part of unknown size along axis {axis}")
         if not compatible(shape, joined):
-            raise VerifyException(f"parts make {shape_text(joined)}, expected {shape_text(shape)}")
+            raise VerifyException(f"expected parts of {shape_text(shape)}, got {shape_text(joined)}")
 
 
 @irdl_op_definition
@@ -346,12 +348,12 @@ class TakeOp(IRDLOperation):
     def verify_(self) -> None:
         shape, axis = shape_of(self.x), self.axis.value.data
         if not 0 <= axis < len(shape):
-            raise VerifyException(f"axis {axis}, expected 0 to {len(shape) - 1}")
+            raise VerifyException(f"expected axis 0 to {len(shape) - 1}, got {axis}")
         if shape[axis] != DYNAMIC and shape[axis] < self.least_size:
             place, size = self.place.value.data, shape[axis]
             raise VerifyException(
-                f"place {place} of axis {axis} of {shape_text(shape)}, expected {-size} to {size - 1}"
+                f"expected place {-size} to {size - 1} of axis {axis} of {shape_text(shape)}, got {place}"
             )
         expected = (*shape[:axis], *shape[axis + 1 :])
         if not compatible(shape_of(self.result), expected):
-            raise VerifyException(f"result {shape_text(shape_of(self.result))}, expected {shape_text(expected)}")
+            raise VerifyException(f"expected result {shape_text(expected)}, got {shape_text(shape_of(self.result))}")

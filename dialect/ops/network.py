@@ -155,16 +155,16 @@ class NetworkOp(IRDLOperation):
 def _verify_shapes(op: NetworkOp) -> None:
     """Check that all operands and results have the same leading axes and known numbers of features."""
     if not op.inputs or not op.outputs:
-        raise VerifyException(f"{len(op.inputs)} operands and {len(op.outputs)} results, expected one or more of each")
+        raise VerifyException(f"expected one or more operands and results, got {len(op.inputs)} and {len(op.outputs)}")
     leading = shape_of(op.inputs[0])[:-1]
     for word, values in (("operand", op.inputs), ("result", op.outputs)):
         for index, value in enumerate(values):
             shape = shape_of(value)
             if not shape or shape[-1] == DYNAMIC:
-                raise VerifyException(f"{word} {index} is {shape_text(shape)}, expected a known size of the last axis")
+                raise VerifyException(f"expected {word} {index} with a known last axis, got {shape_text(shape)}")
             if shape[:-1] != leading:
                 expected = shape_text((*leading, shape[-1]))
-                raise VerifyException(f"{word} {index} is {shape_text(shape)}, expected {expected}")
+                raise VerifyException(f"expected {word} {index} {expected}, got {shape_text(shape)}")
 
 
 def _verify_sizes(op: NetworkOp) -> None:
@@ -186,7 +186,7 @@ def _verify_sizes(op: NetworkOp) -> None:
         size = 4 if array in (op.weights, op.biases) else 8
         if array.get_shape() != expected or len(array.data.data) != prod(expected) * size:
             kind = "32-bit floats" if size == 4 else "64-bit integers"
-            raise VerifyException(f"{name}: {array.type}, expected {shape_text(expected)} {kind}")
+            raise VerifyException(f"expected {name} {shape_text(expected)} {kind}, got {array.type}")
 
 
 def _verify_graph(network: WeightedGraph) -> None:
@@ -196,7 +196,9 @@ def _verify_graph(network: WeightedGraph) -> None:
     wrong = np.flatnonzero(graph.sources >= graph.targets)
     if len(wrong):
         source, target = int(graph.sources[wrong[0]]), int(graph.targets[wrong[0]])
-        raise VerifyException(f"connection {wrong[0]} runs {source} -> {target}, expected a larger target")
+        raise VerifyException(
+            f"expected a target larger than the source of connection {wrong[0]}, got {source} -> {target}"
+        )
     known = len(network.activations)
     if np.any((network.activation_of < -1) | (network.activation_of >= known)):
         raise VerifyException(f"an activation number is outside -1 to {known - 1}")

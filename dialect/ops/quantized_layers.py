@@ -174,7 +174,7 @@ class QuantizedLayersOp(IRDLOperation):
         if len(self.codes) not in (count, count + 1):
             raise VerifyException(f"{len(self.codes)} codes, expected {count} or {count + 1}")
         if any(one.is_dynamic for one in self.codes) and len(self.codes) > 1:
-            raise VerifyException("dynamic codes among several, accepted are those of one layer that is not rounded")
+            raise VerifyException("expected dynamic codes of one layer that is not rounded, got several")
         _verify_bytes("input", self.x, self.codes.data[0])
         _verify_bytes("result", self.result, self.output)
         shape, result = shape_of(self.x), shape_of(self.result)

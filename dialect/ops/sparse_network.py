@@ -88,7 +88,7 @@ class SparseNetworkOp(IRDLOperation):
         verify_boundary("argument", self.inputs, self.body.block.args)
         verify_boundary("result", self.outputs, self.yielded)
         if len(self.dims) != len(self.inputs):
-            raise VerifyException(f"dims of {len(self.dims)} operands, expected {len(self.inputs)}")
+            raise VerifyException(f"expected dims of {len(self.inputs)} operands, got {len(self.dims)}")
         for value, axes in zip(self.inputs, self.dims, strict=True):
             _verify_dims(value, [word.data for word in axes])
         _verify_body(self.body.block)
@@ -98,7 +98,7 @@ def _verify_dims(value: SSAValue, words: Sequence[str]) -> None:
     """Check that there is a word for every axis, and that it is the size where that is known."""
     if value.type == INT64:
         if not words or not all(words):
-            raise VerifyException(f"dims [{', '.join(words)}] for int64, expected a word for each axis")
+            raise VerifyException(f"expected a word for each axis of int64, got dims [{', '.join(words)}]")
         return
     sizes = shape_of(value)
     fit = len(words) == len(sizes) and all(

@@ -114,7 +114,7 @@ def _verify_inside(op: Operation, body: Block) -> None:
     for result in op.results:
         shape = shape_of(result)
         if len(shape) != 2 or shape[0] != DYNAMIC or shape[1] == DYNAMIC:
-            raise VerifyException(f"{op.name} in the body makes {shape_text(shape)}, expected rows of known size")
+            raise VerifyException(f"expected rows of known size from {op.name} in the body, got {shape_text(shape)}")
 
 
 def _verify_leading_axes(op: TileOp) -> None:

@@ -39,9 +39,9 @@ class DeadRowsAttr(Record, text="dropped after {layers}, tiles of {width}"):
     def verify(self) -> None:
         layers = list(self.layers)
         if not layers or layers != sorted(set(layers)) or layers[0] < 0:
-            raise VerifyException(f"rows dropped after layers {layers}, expected ascending numbers from 0 on")
+            raise VerifyException(f"expected ascending numbers of layers after which rows are dropped, got {layers}")
         if self.width < 16 or self.width % 16:
-            raise VerifyException(f"tiles of {self.width} columns, expected a multiple of 16")
+            raise VerifyException(f"expected a multiple of 16 columns in a tile, got {self.width}")
 
 
 def first_kept_zero(layers: Sequence[LinearOp]) -> int:
@@ -80,7 +80,7 @@ def verify_dead_rows(body: Block, dropped: DeadRowsAttr) -> None:
         raise VerifyException("dead rows are dropped from chains of layers only")
     first, dropping = first_kept_zero(layers), dropped.layers
     if dropping[-1] >= len(layers) - 1:
-        raise VerifyException(f"rows dropped after layer {dropping[-1]} of {len(layers)}, expected one before the last")
+        raise VerifyException(f"expected rows dropped before layer {len(layers) - 1}, got after layer {dropping[-1]}")
     if dropping[0] + 1 < first:
         raise VerifyException(
             f"rows dropped after layer {dropping[0]}, but layer {first - 1} makes more than zeros of them"

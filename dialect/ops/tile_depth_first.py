@@ -66,7 +66,7 @@ class LayerGroupAttr(
 
     def verify(self) -> None:
         if self.layers.start < 0 or not self.layers:
-            raise VerifyException(f"layers {_layers_text(self.layers)}, expected ascending numbers")
+            raise VerifyException(f"expected ascending numbers of layers, got {_layers_text(self.layers)}")
 
 
 class DepthFirstAttr(Record, text="from {width}, {groups}"):

@@ -69,7 +69,7 @@ def _gather_nd(attributes: Attributes, x: Array, indices: Array) -> Array:
 
 def _scatter_nd(attributes: Attributes, x: Array, indices: Array, updates: Array) -> Array:
     if attributes.get("reduction", "none") != "none":
-        raise ValueError("a reduction, accepted is none")
+        raise ValueError("expected reduction=none, got another")
     result = x.copy()
     result[tuple(np.moveaxis(indices, -1, 0))] = updates
     return result
@@ -152,7 +152,7 @@ def _constant_of_shape(attributes: Attributes, shape: Array) -> Array:
 
 def _cumulative_sum(attributes: Attributes, x: Array, axis: Array) -> Array:
     if attributes.get("exclusive", 0) or attributes.get("reverse", 0):
-        raise ValueError("exclusive or reverse, accepted is neither")
+        raise ValueError("expected exclusive=0 and reverse=0, got another")
     return np.cumsum(x, axis=int(axis.item()), dtype=x.dtype)
 
 
@@ -227,7 +227,7 @@ def _edge_list(
     """Return sources, targets and weights [edges] of a graph, whose nodes are as many as the first of `sizes`."""
     count, edges = int(sizes[0]), sources.size
     if max(count, edges) >= MOST_INDICES:
-        raise ValueError(f"{edges} edges between {count} nodes, accepted are less than {MOST_INDICES}")
+        raise ValueError(f"expected fewer than {MOST_INDICES} edges and nodes, got {edges} and {count}")
     ends = [_node_numbers(one.reshape(-1), count) for one in (sources, targets)]
     factors = np.ones(1, np.float32) if weights is None else weights.reshape(-1)
     return [np.broadcast_to(one, (edges,)) for one in (*ends, factors)]
@@ -239,7 +239,7 @@ def _node_numbers(index: Array, count: int) -> Array:
         return index.astype(np.int32)
     if len(index) and not -count <= index.min() <= index.max() < count:
         wrong = index.max() if index.max() >= count else index.min()
-        raise ValueError(f"index {wrong} of {count} nodes, accepted are {-count} to {count - 1}")
+        raise ValueError(f"expected indices of {count} nodes, {-count} to {count - 1}, got {wrong}")
     found = index.astype(np.int32)
     return np.where(found < 0, found + np.int32(count), found) if len(found) and found.min() < 0 else found
 
@@ -282,7 +282,7 @@ def _reduction(function: Callable[..., Array]) -> Operator:
 
 def _dequantize(_: Attributes, x: Array, scale: Array, zero: Array | None = None) -> Array:
     if scale.size != 1:
-        raise ValueError(f"a scale of {scale.size} values, accepted is one")
+        raise ValueError(f"expected a scale of one value, got {scale.size}")
     codes = x.astype(np.float32) - np.float32(0 if zero is None else zero.reshape(-1)[0])
     return codes * np.float32(scale.reshape(-1)[0])
 

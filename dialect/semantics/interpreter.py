@@ -164,7 +164,7 @@ class _Evaluation:
 def _reference_of(op: Operation) -> Reference:
     if isinstance(op, ForeignOp):
         raise InterpretationError(
-            f"node {node_name(op)!r}: operator {op.operator.data} is foreign, accepted are the other ops of pebble"
+            f"node {node_name(op)!r}: expected an op of pebble, got operator {op.operator.data}, which is foreign"
         )
     if type(op) not in REFERENCES:
         raise InterpretationError(f"{op.name} has no reference semantics")

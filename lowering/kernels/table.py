@@ -84,7 +84,5 @@ def kernel_at(kernel: KernelAttr | None, width: int) -> ChosenKernel:
         raise ValueError("pebble.linear has no kernel: run pebble-choose-kernels before, or pebble-compile")
     name = kernel.family_at(width)
     if name not in FAMILIES:
-        raise ValueError(
-            f"kernel {name!r} of pebble.linear is none of ours, accepted are {', '.join(sorted(FAMILIES))}"
-        )
+        raise ValueError(f"expected a kernel of {', '.join(sorted(FAMILIES))}, got {name!r}")
     return ChosenKernel(FAMILIES[name], kernel.blocks.get(name))

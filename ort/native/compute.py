@@ -61,9 +61,9 @@ def _emit_report(code: OrtCode) -> None:
         for known, parts in {
             Problem.TooLarge: ("the sizes of the inputs are too large",),
             Problem.NoMultiple: ("size ", left, " is no multiple of ", right),
-            Problem.NoNode: ("index ", left, " of ", right, " nodes, accepted are ", least, " to ", most),
-            Problem.TooSmall: ("size ", left, " of the inputs, accepted is ", right, " or more"),
-            Problem.TooManyEdges: (left, " edges between ", right, " nodes, accepted are less than 2147483648"),
+            Problem.NoNode: ("expected indices of ", right, " nodes, ", least, " to ", most, ", got ", left),
+            Problem.TooSmall: ("expected size ", right, " or more of the inputs, got ", left),
+            Problem.TooManyEdges: ("expected fewer than 2147483648 edges and nodes, got ", left, " and ", right),
         }.items():
             code.fail_when(problem == known, api, *parts)
         return code.status(api, "sizes ", left, " and ", right, " of the inputs differ, expected the same")

@@ -49,7 +49,7 @@ def given_blocks(words: Iterable[str]) -> dict[str, int]:
         family, _, count = word.partition("=")
         if family not in names or not count.isdecimal() or int(count) < 1:
             known = " or ".join(names)
-            raise ValueError(f"cannot read blocks {word!r}, accepted is FAMILY=NUMBER with {known} and 1 or more")
+            raise ValueError(f"expected blocks FAMILY=NUMBER with {known} and 1 or more, got {word!r}")
         blocks[family] = int(count)
     return blocks
 

@@ -54,7 +54,7 @@ class Measurement(NamedTuple):
             return Measurement(layer, int(width), family, float(time), int(blocks or 0))
         except ValueError:
             accepted = "LAYER@WIDTH FAMILY MICROSECONDS or LAYER@WIDTH FAMILY:BLOCKS MICROSECONDS"
-            raise ValueError(f"cannot read {text!r}, accepted is {accepted}") from None
+            raise ValueError(f"expected {accepted}, got {text!r}") from None
 
 
 MEASURED: Final = "pebble.measured"

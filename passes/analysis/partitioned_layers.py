@@ -96,7 +96,7 @@ def _input_widths(module: ModuleOp) -> dict[SSAValue, int]:
     func = next(op for op in module.walk() if isinstance(op, FuncOp))
     widths: dict[SSAValue, int] = {value: (shape_of(value) or (1,))[-1] for value in func.args}
     if any(width < 0 for width in widths.values()):
-        raise VerifyException("an input has no known last axis, expected known sizes")
+        raise VerifyException("expected inputs with a known last axis, got another")
     return widths
 
 

@@ -179,7 +179,7 @@ class FormSparseNetworks(MachineOptions, ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.rows < 0:
-            raise PassFailedException(f"{self.name}: rows is {self.rows}, accepted is 0 or more")
+            raise PassFailedException(f"{self.name}: expected rows of 0 or more, got {self.rows}")
         try:
             known = _Known(self.rows, self.machine, self.takes_dense)
         except ValueError as error:

@@ -115,7 +115,7 @@ class SplitComponents(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if not 0.0 <= self.least_gain < float("inf"):
-            raise PassFailedException(f"{self.name}: least gain {self.least_gain}, expected 0 or more")
+            raise PassFailedException(f"{self.name}: expected a least gain of 0 or more, got {self.least_gain}")
         nonfinite = nonfinite_values(op)
         for func in [found for found in op.ops if isinstance(found, FuncOp)]:
             layers = [layer for layer in func.body.ops if isinstance(layer, LinearOp)]

@@ -70,9 +70,9 @@ class AnnotateIoBounds(ModulePass):
         from ...theory.pebbling.machine_compiled import count_transfers
 
         if self.policy not in POLICIES:
-            raise PassFailedException(f"{self.name}: policy {self.policy!r}, accepted are {', '.join(POLICIES)}")
+            raise PassFailedException(f"{self.name}: expected a policy of {', '.join(POLICIES)}, got {self.policy!r}")
         if self.batch_tile < 1:
-            raise PassFailedException(f"{self.name}: batch tile {self.batch_tile}, expected 1 or more")
+            raise PassFailedException(f"{self.name}: expected a batch tile of 1 or more, got {self.batch_tile}")
         try:
             least = instance_bound(network, memory)
             pull = count_transfers(network, pull_order(network), Memory(memory, self.policy))

@@ -76,7 +76,7 @@ class ChooseQuantizedKernels(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.prices not in PRICES:
-            raise PassFailedException(f"{self.name}: no prices of {self.prices!r}, accepted are {', '.join(PRICES)}")
+            raise PassFailedException(f"{self.name}: expected prices of {', '.join(PRICES)}, got {self.prices!r}")
         for inner in op.walk():
             if isinstance(inner, QuantizedLayersOp):
                 inner.kernel = _kernel(inner, self.prices)

@@ -69,7 +69,7 @@ class RoundLayers(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.rows < 0:
-            raise PassFailedException(f"{self.name}: rows is {self.rows}, accepted is 0 or more")
+            raise PassFailedException(f"{self.name}: expected rows of 0 or more, got {self.rows}")
         networks = [one for one in op.walk() if isinstance(one, SparseNetworkOp)]
         layers = [one for network in networks for one in network.walk() if _is_sparse(one)]
         obstacle = self.obstacle or ("" if self.bfloat else "this CPU has no instructions for it (avx512_bf16)")

@@ -45,7 +45,7 @@ class ScheduleConnections(ModulePass):
 
     def _schedule(self, op: NetworkOp) -> None:
         if self.policy not in ("min", "lru"):
-            raise PassFailedException(f"{self.name}: policy {self.policy!r}, accepted are min, lru")
+            raise PassFailedException(f"{self.name}: expected a policy of min, lru, got {self.policy!r}")
         try:
             request = SearchRequest(self.memory, self.policy, proposals=self.proposals)
         except ValueError as error:

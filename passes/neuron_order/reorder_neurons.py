@@ -92,11 +92,11 @@ class ReorderNeurons(ModulePass):
             ValueError: they ask for what there is not.
         """
         if self.order not in (AUTO, *ORDERS):
-            raise ValueError(f"unknown order {self.order!r}, accepted are {', '.join((AUTO, *ORDERS))}")
+            raise ValueError(f"expected an order of {', '.join((AUTO, *ORDERS))}, got {self.order!r}")
         if not 0 <= self.seconds < float("inf"):
-            raise ValueError(f"a search of {self.seconds} seconds, accepted are 0 and more")
+            raise ValueError(f"expected a search of 0 seconds or more, got {self.seconds}")
         if not self.batch or min(self.batch) < 1:
-            raise ValueError(f"batches {list(self.batch)}, accepted are one or more numbers from 1 on")
+            raise ValueError(f"expected one or more batches from 1 on, got {list(self.batch)}")
         machine = Machine(self.lanes, self.l1_bytes, self.l2_bytes, self.l3_bytes)
         wanted = None if self.order == AUTO else (self.order,)
         return Request(self.batch, machine, self.seconds, self.seed, wanted)

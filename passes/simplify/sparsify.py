@@ -50,7 +50,7 @@ class Sparsify(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if not 0.0 <= self.threshold <= 1.0:
-            raise PassFailedException(f"{self.name}: threshold {self.threshold}, expected 0 to 1")
+            raise PassFailedException(f"{self.name}: expected a threshold of 0 to 1, got {self.threshold}")
         layers = [layer for layer in op.walk() if isinstance(layer, LinearOp | Conv2dOp)]
         nonfinite = nonfinite_values(op)
         whole = {layer.weight for layer in layers if layer.x in nonfinite}

@@ -50,7 +50,7 @@ class DropDeadRows(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.l2_bytes < 1:
-            raise PassFailedException(f"{self.name}: l2_bytes is {self.l2_bytes}, expected 1 or more")
+            raise PassFailedException(f"{self.name}: expected l2_bytes of 1 or more, got {self.l2_bytes}")
         for tile in [found for found in op.walk() if isinstance(found, TileOp)]:
             # layers that run depth first have nothing between them
             tile.dead_rows = self._dropped(tile) if tile.depth_first is None else None

@@ -91,10 +91,10 @@ class ScheduleNetwork(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if not 0 < self.l1_bytes <= self.l2_bytes:
             raise PassFailedException(
-                f"{self.name}: caches of {self.l1_bytes}, {self.l2_bytes} bytes, expected ascending positive sizes"
+                f"{self.name}: expected ascending positive sizes of caches, got {self.l1_bytes}, {self.l2_bytes} bytes"
             )
         if not 0 <= self.seconds < float("inf"):
-            raise PassFailedException(f"{self.name}: a search of {self.seconds} seconds, accepted are 0 and more")
+            raise PassFailedException(f"{self.name}: expected a search of 0 seconds or more, got {self.seconds}")
         op.attributes.pop(SEARCH, None)
         traces = [self._schedule(found) for found in op.walk() if isinstance(found, TileOp)]
         if any(traces):

@@ -61,7 +61,7 @@ class ShareTiles(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.threads < 1:
-            raise PassFailedException(f"{self.name}: threads is {self.threads}, expected 1 or more")
+            raise PassFailedException(f"{self.name}: expected threads of 1 or more, got {self.threads}")
         for tile in [found for found in op.walk() if isinstance(found, TileOp)]:
             self._share(tile)
 

@@ -199,7 +199,7 @@ def derivative_of(op: Operation, tape: Tape, gradients: Sequence[SSAValue]) -> G
     derivative = DERIVATIVES.get(type(op))
     if derivative is None:
         raise ValueError(
-            f"{where} has no derivative, accepted are {', '.join(sorted(known.name for known in DERIVATIVES))}"
+            f"expected an op with a derivative, {', '.join(sorted(known.name for known in DERIVATIVES))}, got {where}"
         )
     try:
         return derivative(op, tape, gradients)

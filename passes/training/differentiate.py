@@ -76,10 +76,10 @@ def differentiate(func: FuncOp, loss_name: str, chosen: Callable[[Constant], boo
     """
     known = {str(name): loss for name, loss in LOSSES.items()}
     if loss_name not in known:
-        raise ValueError(f"unknown loss {loss_name!r}, accepted are {', '.join(known)}")
+        raise ValueError(f"expected a loss of {', '.join(known)}, got {loss_name!r}")
     end = func.body.block.last_op
     if not isinstance(end, ReturnOp) or len(end.arguments) != 1 or len(shape_of(end.arguments[0])) != 2:
-        raise ValueError("accepted are networks with one output [rows, features]")
+        raise ValueError("expected a network with one output [rows, features], got another")
     for layer in [op for op in func.body.block.ops if isinstance(op, LinearOp)]:
         _part_activation(layer)
     forward, (output,) = [*func.body.block.ops], end.arguments
@@ -142,7 +142,7 @@ def _pass_back(op: Operation, tape: Tape, gradients: dict[SSAValue, SSAValue]) -
         return
     for value in (*op.operands, *op.results):
         if not isinstance(value.owner, ConstantOp | SparseConstantOp) and len(shape_of(value)) != 2:
-            raise ValueError(f"{op.name} has {shape_text(shape_of(value))}, expected [rows, features]")
+            raise ValueError(f"expected [rows, features] of {op.name}, got {shape_text(shape_of(value))}")
     own = [gradients[result] if result in gradients else tape.times(result, 0.0) for result in op.results]
     for operand, found in zip(op.operands, derivative_of(op, tape, own), strict=True):
         if found is not None:

@@ -59,7 +59,7 @@ def _same(features: int) -> int:
 
 def _half(features: int) -> int:
     if features < 2 or features % 2:
-        raise ValueError(f"crps of {features} outputs, expected means and as many deviations")
+        raise ValueError(f"expected means and as many deviations for crps, got {features} outputs")
     return features // 2
 
 

@@ -28,5 +28,5 @@ def test_a_constant_of_integers_is_refused() -> None:
 
 
 def test_an_attribute_that_breaks_its_rule_is_refused_while_parsing() -> None:
-    with pytest.raises(VerifyException, match=r"^-1 nonzeros, expected none or more$"):
+    with pytest.raises(VerifyException, match=r"^expected 0 or more nonzeros, got -1$"):
         parse_attribute("#pebble.sparsity<nonzeros = -1>")

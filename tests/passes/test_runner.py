@@ -65,7 +65,7 @@ def test_a_refusal_names_the_pass_and_the_one_before() -> None:
     passes = [CanonicalizePass(), FuseLayers(), Sparsify(threshold=2.0)]
     with pytest.raises(PassFailedException) as raised:
         run_passes(context(), parse(TWO_STEPS), passes)
-    assert str(raised.value) == "pebble-sparsify: threshold 2.0, expected 0 to 1 (after pebble-fuse-layers)"
+    assert str(raised.value) == "pebble-sparsify: expected a threshold of 0 to 1, got 2.0 (after pebble-fuse-layers)"
 
 
 def test_a_use_before_its_definition_is_found() -> None:
@@ -81,7 +81,7 @@ def test_a_use_before_its_definition_is_found() -> None:
 def test_a_module_that_does_not_verify_is_found_and_told_in_one_line() -> None:
     with pytest.raises(PassFailedException) as raised:
         run_passes(context(), parse(TWO_STEPS), [WidenResult()])
-    assert str(raised.value) == "widen-result: result 3x3, expected ?x2 (after no other pass)"
+    assert str(raised.value) == "widen-result: expected result ?x2, got 3x3 (after no other pass)"
 
 
 BRANCHES = """

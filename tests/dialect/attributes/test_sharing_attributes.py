@@ -37,10 +37,10 @@ def test_a_shared_tile_is_read_as_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("shares", "serial", "shared", "message"),
     [
-        (0, {}, {}, r"^0 shares, expected 1 or more, and several for shared times$"),
-        (1, {}, {64: 1.0}, r"^1 shares, expected 1 or more, and several for shared times$"),
-        (2, {8: 1.0}, {}, r"^a time at width 8, expected one of \[1, 16, 64\]$"),
-        (2, {}, {16: 1.0}, r"^shared times at widths \[16\], expected the widest of \[1, 16, 64\]$"),
+        (0, {}, {}, r"^expected 1 or more shares, and several for shared times, got 0$"),
+        (1, {}, {64: 1.0}, r"^expected 1 or more shares, and several for shared times, got 1$"),
+        (2, {8: 1.0}, {}, r"^expected a time at one of the widths \[1, 16, 64\], got 8$"),
+        (2, {}, {16: 1.0}, r"^expected shared times at the widest of \[1, 16, 64\], got \[16\]$"),
     ],
 )
 def test_times_that_fit_no_tile_are_refused(

@@ -176,7 +176,7 @@ def test_a_feed_of_another_shape_is_refused() -> None:
 def test_a_foreign_op_is_refused_by_name() -> None:
     foreign = 'pebble.foreign "ai.onnx.ml::Scaler" at 3 reads %0 as ["x"] {pebble.node = "scale"}'
     module = main_with(["x"], f"%1 = {foreign} : ({ROW}) -> {ROW}\nfunc.return %1 : {ROW}")
-    message = r"^node 'scale': operator ai.onnx.ml::Scaler is foreign, accepted are the other ops of pebble$"
+    message = r"^node 'scale': expected an op of pebble, got operator ai.onnx.ml::Scaler, which is foreign$"
     with pytest.raises(InterpretationError, match=message):
         interpret(module, {"x": X})
 

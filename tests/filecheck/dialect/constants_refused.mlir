@@ -10,27 +10,27 @@
 
 // -----
 
-// CHECK: a sparse constant of rank 1, expected 2
+// CHECK: expected a sparse constant of rank 2, got 1
 %0 = pebble.sparse_constant pointers dense<0> : tensor<3xi64> rows dense<> : tensor<0xi64> values dense<> : tensor<0xf32> : tensor<4xf32, #pebble.sparsity<nonzeros = 0>>
 
 // -----
 
-// CHECK: a sparse constant of shape ?x2, expected known sizes
+// CHECK: expected a sparse constant of known sizes, got ?x2
 %0 = pebble.sparse_constant pointers dense<0> : tensor<3xi64> rows dense<> : tensor<0xi64> values dense<> : tensor<0xf32> : tensor<?x2xf32, #pebble.sparsity<nonzeros = 0>>
 
 // -----
 
-// CHECK: pointers are tensor<4xi64>, expected tensor<3xi64>
+// CHECK: expected pointers tensor<3xi64>, got tensor<4xi64>
 %0 = pebble.sparse_constant pointers dense<0> : tensor<4xi64> rows dense<> : tensor<0xi64> values dense<> : tensor<0xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 0>>
 
 // -----
 
-// CHECK: rows are tensor<1xi32>, expected tensor<1xi64>
+// CHECK: expected rows tensor<1xi64>, got tensor<1xi32>
 %0 = pebble.sparse_constant pointers dense<[0, 1, 1]> : tensor<3xi64> rows dense<0> : tensor<1xi32> values dense<1.0> : tensor<1xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 1>>
 
 // -----
 
-// CHECK: values are tensor<2xf32>, expected tensor<1xf32>
+// CHECK: expected values tensor<1xf32>, got tensor<2xf32>
 %0 = pebble.sparse_constant pointers dense<[0, 1, 1]> : tensor<3xi64> rows dense<0> : tensor<1xi64> values dense<1.0> : tensor<2xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 1>>
 
 // -----

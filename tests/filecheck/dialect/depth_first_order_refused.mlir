@@ -42,7 +42,7 @@ func.func @homeless(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 
 // -----
 
-// CHECK: 5 slots, expected one for each of 6 neurons
+// CHECK: expected a slot for each of 6 neurons, got 5
 func.func @slots(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %w = pebble.sparse_constant pointers dense<[0, 1, 2]> : tensor<3xi64> rows dense<[0, 1]> : tensor<2xi64> values dense<[1.0, 2.0]> : tensor<2xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 2>>
   %y = pebble.tile %x rows_of [0] schedule <widths = [64]> depth_first <from 64, [<layers 0 to 1, "why", runs dense<[0]> : tensor<1xi64>, order dense<[2, 4, 3, 5]> : tensor<4xi64>, slots dense<[0, 1, 2, 3, 4]> : tensor<5xi64>>]> : (tensor<?x2xf32>) -> tensor<?x2xf32> {

@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s --verify-diagnostics --parsing-diagnostics --split-input-file | filecheck %s
 
 func.func @main(%x: tensor<?x8x2xf32>, %i: !pebble.value<"tensor(int64)">) {
-  // CHECK: nodes ?x8x2, expected rank 2
+  // CHECK: expected nodes of rank 2, got ?x8x2
   %s, %t, %w = pebble.edge_list of %x from %i to %i : (tensor<?x8x2xf32>, !pebble.value<"tensor(int64)">, !pebble.value<"tensor(int64)">) -> (tensor<?xi32>, tensor<?xi32>, tensor<?xf32>)
   func.return
 }
@@ -9,7 +9,7 @@ func.func @main(%x: tensor<?x8x2xf32>, %i: !pebble.value<"tensor(int64)">) {
 // -----
 
 func.func @main(%x: tensor<?x8xf32>, %i: !pebble.value<"tensor(int64)">) {
-  // CHECK: result 5, expected ?
+  // CHECK: expected result ?, got 5
   %s, %t, %w = pebble.edge_list of %x from %i to %i : (tensor<?x8xf32>, !pebble.value<"tensor(int64)">, !pebble.value<"tensor(int64)">) -> (tensor<5xi32>, tensor<?xi32>, tensor<?xf32>)
   func.return
 }
@@ -17,7 +17,7 @@ func.func @main(%x: tensor<?x8xf32>, %i: !pebble.value<"tensor(int64)">) {
 // -----
 
 func.func @main(%x: tensor<4x8x1xf32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
-  // CHECK: nodes 4x8x1, expected rank 2
+  // CHECK: expected nodes of rank 2, got 4x8x1
   %e = pebble.sort_edges of %x, %i, %i, %w : (tensor<4x8x1xf32>, tensor<?xi32>, tensor<?xi32>, tensor<?xf32>) -> !pebble.edges
   func.return
 }
@@ -25,7 +25,7 @@ func.func @main(%x: tensor<4x8x1xf32>, %i: tensor<?xi32>, %w: tensor<?xf32>) {
 // -----
 
 func.func @main(%x: tensor<4x8xf32>, %i: tensor<?xi32>, %w: tensor<7xf32>) {
-  // CHECK: edges 7, expected the same for all, of rank 1
+  // CHECK: expected edges of one size and rank 1, got 7
   %e = pebble.sort_edges of %x, %i, %i, %w : (tensor<4x8xf32>, tensor<?xi32>, tensor<?xi32>, tensor<7xf32>) -> !pebble.edges
   func.return
 }

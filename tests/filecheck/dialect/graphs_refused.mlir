@@ -33,7 +33,7 @@ func.func @main(%x: tensor<2x2xf32>, %a: tensor<2x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<2x2xf32>, %a: tensor<2x2xf32>) {
-  // CHECK: nodes first, accepted are graph and weights
+  // CHECK: expected graph or weights first, got nodes
   %y = pebble.aggregate %x, %a order <nodes first, us = 1.0, otherwise = 2.0> : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
   func.return
 }

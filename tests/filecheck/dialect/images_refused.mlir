@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s --verify-diagnostics --split-input-file | filecheck %s
 
 func.func @main(%x: tensor<?x4x?x8xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: image ?x4x?x8, expected rank 3 or 4 and known channels, height and width
+  // CHECK: expected an image of rank 3 or 4 and known channels, height and width, got ?x4x?x8
   %y = pebble.conv2d %x, %w window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x4x?x8xf32>, tensor<4x2xf32>) -> tensor<?x2x?x8xf32>
   func.return
 }
@@ -9,7 +9,7 @@ func.func @main(%x: tensor<?x4x?x8xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4x8x8xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: weight 4x2, expected 36 inputs
+  // CHECK: expected a weight of 36 inputs, got 4x2
   %y = pebble.conv2d %x, %w window <[3, 3] strides [1, 1] dilations [1, 1] pads [1, 1, 1, 1]> : (tensor<?x4x8x8xf32>, tensor<4x2xf32>) -> tensor<?x2x8x8xf32>
   func.return
 }
@@ -17,7 +17,7 @@ func.func @main(%x: tensor<?x4x8x8xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4x8x8xf32>, %w: tensor<4x2xf32>, %b: tensor<3xf32>) {
-  // CHECK: bias 3, expected 2
+  // CHECK: expected bias 2, got 3
   %y = pebble.conv2d %x, %w bias %b : tensor<3xf32> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x4x8x8xf32>, tensor<4x2xf32>) -> tensor<?x2x8x8xf32>
   func.return
 }
@@ -25,7 +25,7 @@ func.func @main(%x: tensor<?x4x8x8xf32>, %w: tensor<4x2xf32>, %b: tensor<3xf32>)
 // -----
 
 func.func @main(%x: tensor<?x4x8x8xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: result ?x2x8x8, expected ?x2x4x4
+  // CHECK: expected result ?x2x4x4, got ?x2x8x8
   %y = pebble.conv2d %x, %w window <[1, 1] strides [2, 2] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x4x8x8xf32>, tensor<4x2xf32>) -> tensor<?x2x8x8xf32>
   func.return
 }
@@ -33,7 +33,7 @@ func.func @main(%x: tensor<?x4x8x8xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4x8x8xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: residual ?x4x8x8, expected ?x2x8x8
+  // CHECK: expected residual ?x2x8x8, got ?x4x8x8
   %y = pebble.conv2d %x, %w residual %x : tensor<?x4x8x8xf32> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x4x8x8xf32>, tensor<4x2xf32>) -> tensor<?x2x8x8xf32>
   func.return
 }
@@ -41,7 +41,7 @@ func.func @main(%x: tensor<?x4x8x8xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4x8x8xf32>, %w: tensor<4x4xf32>) {
-  // CHECK: weight 4x4, expected 9x4
+  // CHECK: expected weight 9x4, got 4x4
   %y = pebble.depthwise2d %x, %w window <[3, 3] strides [1, 1] dilations [1, 1] pads [1, 1, 1, 1]> : (tensor<?x4x8x8xf32>, tensor<4x4xf32>) -> tensor<?x4x8x8xf32>
   func.return
 }
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<?x4x8x8xf32>, %w: tensor<4x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4x8x8xf32>) {
-  // CHECK: pooling 'least', accepted are max, average, average_with_pads
+  // CHECK: expected a pooling max, average, average_with_pads, got 'least'
   %y = pebble.pool2d "least" %x window <[2, 2] strides [2, 2] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x4x8x8xf32>) -> tensor<?x4x4x4xf32>
   func.return
 }
@@ -57,7 +57,7 @@ func.func @main(%x: tensor<?x4x8x8xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4x8x8xf32>) {
-  // CHECK: pads [2, 0, 0, 0], expected fewer than taps
+  // CHECK: expected fewer pads than taps, got [2, 0, 0, 0]
   %y = pebble.pool2d "max" %x window <[2, 2] strides [2, 2] dilations [1, 1] pads [2, 0, 0, 0]> : (tensor<?x4x8x8xf32>) -> tensor<?x4x5x4xf32>
   func.return
 }
@@ -73,7 +73,7 @@ func.func @main(%x: tensor<?x4x2x8xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4x2x8xf32>) {
-  // CHECK: 1 other rows and 1 shares for 2, expected none or as many
+  // CHECK: expected no other rows and shares or 2, got 1 and 1
   %y = pebble.resample2d %x rows <[0, 1] to [1] shares [0.5]> columns <[7]> fill 0.0 : (tensor<?x4x2x8xf32>) -> tensor<?x4x2x1xf32>
   func.return
 }
@@ -81,7 +81,7 @@ func.func @main(%x: tensor<?x4x2x8xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4x2x8xf32>) {
-  // CHECK: row -2, expected -1 or more
+  // CHECK: expected rows of -1 or more, got -2
   %y = pebble.resample2d %x rows <[0, -2]> columns <[7]> fill 0.0 : (tensor<?x4x2x8xf32>) -> tensor<?x4x2x1xf32>
   func.return
 }
@@ -89,7 +89,7 @@ func.func @main(%x: tensor<?x4x2x8xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4x8x8xf32>) {
-  // CHECK: 0 threads, expected one or more
+  // CHECK: expected one or more threads, got 0
   %y = pebble.image_network %x threads 0 predicted_us 1.0 : (tensor<?x4x8x8xf32>) -> tensor<?x4x8x8xf32> {
   ^bb0(%a: tensor<?x4x8x8xf32>):
     pebble.yield %a : tensor<?x4x8x8xf32>
@@ -113,7 +113,7 @@ func.func @main(%x: tensor<?x4x8x8xf32>) {
 func.func @main(%x: tensor<?x2x4x4xf32>) {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
   %b = pebble.constant dense<1.0> : tensor<2xf32>
-  // CHECK: codes of a value inside are found at each call, accepted are those of arguments
+  // CHECK: expected codes of arguments to be found at each call, got those of a value inside
   %y = pebble.image_network %x threads 1 predicted_us 1.0 : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
   ^bb0(%a: tensor<?x2x4x4xf32>):
     %r = pebble.activate <relu> %a : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>

@@ -9,7 +9,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: input ?x4 does not fit target [d0, 3]
+  // CHECK: expected x that fits target [d0, 3], got ?x4
   %y = pebble.reshape %x to <[d0, 3]> : (tensor<?x4xf32>) -> tensor<?x3xf32>
   func.return
 }
@@ -17,7 +17,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<2x4xf32>) {
-  // CHECK: input 2x4 does not fit target [3, _]
+  // CHECK: expected x that fits target [3, _], got 2x4
   %y = pebble.reshape %x to <[3, _]> : (tensor<2x4xf32>) -> tensor<3x?xf32>
   func.return
 }
@@ -25,7 +25,7 @@ func.func @main(%x: tensor<2x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: result ?x4, expected ?x2x2
+  // CHECK: expected result ?x2x2, got ?x4
   %y = pebble.reshape %x to <[d0, 2, 2]> : (tensor<?x4xf32>) -> tensor<?x4xf32>
   func.return
 }
@@ -33,7 +33,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: axes [0, 2], expected a permutation of 0 to 1
+  // CHECK: expected a permutation of axes 0 to 1, got [0, 2]
   %y = pebble.transpose %x axes [0, 2] : (tensor<?x4xf32>) -> tensor<?x4xf32>
   func.return
 }
@@ -41,7 +41,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: result ?x4, expected 4x?
+  // CHECK: expected result 4x?, got ?x4
   %y = pebble.transpose %x axes [1, 0] : (tensor<?x4xf32>) -> tensor<?x4xf32>
   func.return
 }
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: no operands, expected one or more
+  // CHECK: expected one or more operands, got none
   %y = "pebble.concat"() <{axis = 0 : i64}> : () -> tensor<?x4xf32>
   func.return
 }
@@ -57,7 +57,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: axis 2, expected 0 to 1
+  // CHECK: expected axis 0 to 1, got 2
   %y = pebble.concat %x, %x axis 2 : (tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x8xf32>
   func.return
 }
@@ -65,7 +65,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %z: tensor<4xf32>) {
-  // CHECK: operands ?x4 and 4 differ in rank
+  // CHECK: expected operands of rank 2, got 4
   %y = pebble.concat %x, %z axis 0 : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32>
   func.return
 }
@@ -73,7 +73,7 @@ func.func @main(%x: tensor<?x4xf32>, %z: tensor<4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %z: tensor<?x3xf32>) {
-  // CHECK: operands ?x4 and ?x3 differ off the axis
+  // CHECK: expected operands like ?x4 off axis 0, got ?x3
   %y = pebble.concat %x, %z axis 0 : (tensor<?x4xf32>, tensor<?x3xf32>) -> tensor<?x4xf32>
   func.return
 }
@@ -81,7 +81,7 @@ func.func @main(%x: tensor<?x4xf32>, %z: tensor<?x3xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: result ?x7, expected ?x8
+  // CHECK: expected result ?x8, got ?x7
   %y = pebble.concat %x, %x axis 1 : (tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x7xf32>
   func.return
 }
@@ -89,7 +89,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: no results, expected one or more
+  // CHECK: expected one or more results, got none
   "pebble.split"(%x) <{axis = 1 : i64}> : (tensor<?x4xf32>) -> ()
   func.return
 }
@@ -105,7 +105,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: parts make ?x5, expected ?x4
+  // CHECK: expected parts of ?x4, got ?x5
   %a, %b = pebble.split %x axis 1 : (tensor<?x4xf32>) -> (tensor<?x2xf32>, tensor<?x3xf32>)
   func.return
 }
@@ -113,7 +113,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: axis 2, expected 0 to 1
+  // CHECK: expected axis 0 to 1, got 2
   %a = pebble.take %x axis 2 at 0 : (tensor<?x4xf32>) -> tensor<?x4xf32>
   func.return
 }
@@ -121,7 +121,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: place -5 of axis 1 of ?x4, expected -4 to 3
+  // CHECK: expected place -4 to 3 of axis 1 of ?x4, got -5
   %a = pebble.take %x axis 1 at -5 : (tensor<?x4xf32>) -> tensor<?xf32>
   func.return
 }
@@ -129,7 +129,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: result 5, expected 4
+  // CHECK: expected result 4, got 5
   %a = pebble.take %x axis 0 at 0 : (tensor<?x4xf32>) -> tensor<5xf32>
   func.return
 }

@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s --verify-diagnostics --split-input-file | filecheck %s
 
 func.func @main(%x: tensor<?x?xf32>) {
-  // CHECK: operand 0 is ?x?, expected a known size of the last axis
+  // CHECK: expected operand 0 with a known last axis, got ?x?
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x?xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -9,7 +9,7 @@ func.func @main(%x: tensor<?x?xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: result 0 is 4x1, expected ?x1
+  // CHECK: expected result 0 ?x1, got 4x1
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<4x1xf32>
   func.return
 }
@@ -17,7 +17,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: sources: tensor<3xi32>, expected 3 64-bit integers
+  // CHECK: expected sources 3 64-bit integers, got tensor<3xi32>
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi32> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -25,7 +25,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: weights: tensor<2xf32>, expected 3 32-bit floats
+  // CHECK: expected weights 3 32-bit floats, got tensor<2xf32>
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0]> : tensor<2xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -33,7 +33,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: output neurons: tensor<2xi64>, expected 1 64-bit integers
+  // CHECK: expected output neurons 1 64-bit integers, got tensor<2xi64>
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<[2, 3]> : tensor<2xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: connection 2 runs 3 -> 2, expected a larger target
+  // CHECK: expected a target larger than the source of connection 2, got 3 -> 2
   %y = pebble.network %x sources dense<[0, 1, 3]> : tensor<3xi64> targets dense<[2, 2, 2]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
@@ -129,7 +129,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: steps: tensor<1x3xi64>, expected 1x4 64-bit integers
+  // CHECK: expected steps 1x4 64-bit integers, got tensor<1x3xi64>
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> order dense<[0, 1, 2]> : tensor<3xi64> steps dense<0> : tensor<1x3xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }

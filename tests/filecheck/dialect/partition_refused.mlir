@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s --verify-diagnostics --parsing-diagnostics --split-input-file | filecheck %s
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: 0 parts, expected 1 or more
+  // CHECK: expected 1 or more parts, got 0
   %y = pebble.linear %x, %w partition <0 parts, owners = dense<0> : tensor<1xi32>, volume = 0, messages = 0, most_connections = 0> : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
   func.return
 }
@@ -9,7 +9,7 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: owner 2, expected 0 to 1
+  // CHECK: expected owners 0 to 1, got 2
   %y = pebble.linear %x, %w partition <2 parts, owners = dense<[0, 2]> : tensor<2xi32>, volume = 0, messages = 0, most_connections = 0> : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
   func.return
 }
@@ -25,7 +25,7 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: volume -1, expected 0 or more
+  // CHECK: expected volume of 0 or more, got -1
   %y = pebble.linear %x, %w partition <2 parts, owners = dense<[0, 1]> : tensor<2xi32>, volume = -1, messages = 0, most_connections = 0> : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
   func.return
 }

@@ -23,7 +23,7 @@ func.func @integers(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
 func.func @dynamic(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
   %b = pebble.constant dense<1.0> : tensor<2xf32>
-  // CHECK: dynamic codes of a result that is rounded, accepted are those of one that is not
+  // CHECK: expected dynamic codes beside a result that is not rounded, got a rounded one
   %y = pebble.quantized_conv2d %x, %w, %b, %b codes <dynamic> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> output <u8 scale 0.5 zero 0> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
   func.return %y : tensor<?x2x4x4xf32>
 }
@@ -33,7 +33,7 @@ func.func @dynamic(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
 func.func @size(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x3x4xf32> {
   %w = pebble.constant dense<1.0> : tensor<2x2xf32>
   %b = pebble.constant dense<1.0> : tensor<2xf32>
-  // CHECK: result ?x2x3x4, expected ?x2x4x4
+  // CHECK: expected result ?x2x4x4, got ?x2x3x4
   %y = pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x3x4xf32>
   func.return %y : tensor<?x2x3x4xf32>
 }

@@ -110,7 +110,7 @@ func.func @main(%x: tensor<?x3xf32>, %w: tensor<3x2xf32>, %b: tensor<2xf32>) {
 func.func @main(%x: tensor<?x3xf32>) {
   %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0], [0.0, 0.0]]> : tensor<3x2xf32>
   %b = pebble.constant dense<[1.0, 1.0]> : tensor<2xf32>
-  // CHECK: dynamic codes among several, accepted are those of one layer that is not rounded
+  // CHECK: expected dynamic codes of one layer that is not rounded, got several
   %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<dynamic>, #pebble.codes<u8 scale 0.5 zero 128>] activations [unit] nodes ["fc"] : (tensor<?x3xf32>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return
 }
@@ -120,7 +120,7 @@ func.func @main(%x: tensor<?x3xf32>) {
 func.func @main(%x: tensor<?x3xf32>) {
   %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0], [0.0, 0.0]]> : tensor<3x2xf32>
   %b = pebble.constant dense<[1.0, 1.0]> : tensor<2xf32>
-  // CHECK: codes i4, accepted are u8, s8 and dynamic
+  // CHECK: expected codes u8, s8 or dynamic, got i4
   %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<i4 scale 0.5 zero 1>] activations [unit] nodes ["fc"] : (tensor<?x3xf32>, tensor<3x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return
 }

@@ -34,7 +34,7 @@ func.func @main(%x: tensor<?x4xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: dims of 0 operands, expected 1
+  // CHECK: expected dims of 1 operands, got 0
   %y = pebble.sparse_network %x dims [] because "" : (tensor<?x4xf32>) -> tensor<?x4xf32> {
   ^bb0(%a: tensor<?x4xf32>):
     pebble.yield %a : tensor<?x4xf32>

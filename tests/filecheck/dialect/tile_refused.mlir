@@ -139,7 +139,7 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: pebble.add in the body makes 3x4, expected rows of known size
+  // CHECK: expected rows of known size from pebble.add in the body, got 3x4
   %p = pebble.tile %x rows_of [0] schedule <widths = [16]> : (tensor<?x4xf32>) -> tensor<?x4xf32> {
   ^bb0(%a: tensor<?x4xf32>):
     %c = pebble.constant dense<1.0> : tensor<3x4xf32>

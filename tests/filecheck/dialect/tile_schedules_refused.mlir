@@ -30,7 +30,7 @@ func.func @early(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 
 // -----
 
-// CHECK: rows dropped after layer 1 of 2, expected one before the last
+// CHECK: expected rows dropped before layer 1, got after layer 1
 func.func @last(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %w = pebble.sparse_constant pointers dense<[0, 1, 2]> : tensor<3xi64> rows dense<[0, 1]> : tensor<2xi64> values dense<[1.0, 2.0]> : tensor<2xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 2>>
   %b = pebble.constant dense<[-0.3, 0.5]> : tensor<2xf32>
@@ -75,7 +75,7 @@ func.func @both(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 
 // -----
 
-// CHECK: rows dropped after layers [1, 0], expected ascending numbers from 0 on
+// CHECK: expected ascending numbers of layers after which rows are dropped, got [1, 0]
 func.func @order(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %w = pebble.sparse_constant pointers dense<[0, 1, 2]> : tensor<3xi64> rows dense<[0, 1]> : tensor<2xi64> values dense<[1.0, 2.0]> : tensor<2xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 2>>
   %b = pebble.constant dense<[-0.3, 0.5]> : tensor<2xf32>
@@ -90,7 +90,7 @@ func.func @order(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 
 // -----
 
-// CHECK: tiles of 40 columns, expected a multiple of 16
+// CHECK: expected a multiple of 16 columns in a tile, got 40
 func.func @width(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %w = pebble.sparse_constant pointers dense<[0, 1, 2]> : tensor<3xi64> rows dense<[0, 1]> : tensor<2xi64> values dense<[1.0, 2.0]> : tensor<2xf32> : tensor<2x2xf32, #pebble.sparsity<nonzeros = 2>>
   %b = pebble.constant dense<[-0.3, 0.5]> : tensor<2xf32>

@@ -112,7 +112,7 @@ def agrees_with_onnxruntime(target: CpuTarget, features: int, nodes: str, thread
     for count, edges in ((23, 90), (1, 4), (5, 0), (600, 3000)):
         given = feeds(count, edges, features)._replace(w=np.abs(feeds(count, edges, features).w))._asdict()
         np.testing.assert_allclose(found.run(None, given)[0], reference.run(None, given)[0], rtol=1e-4, atol=1e-4)
-    with pytest.raises(ValueError, match=r"index 23 of 23 nodes, accepted are -23 to 22$"):
+    with pytest.raises(ValueError, match=r"expected indices of 23 nodes, -23 to 22, got 23$"):
         found.run(None, {**feeds(23, 2, features)._asdict(), "t": np.array([0, 23])})
 
 
@@ -138,9 +138,9 @@ def test_maxima_over_edges_of_a_call_are_the_largest_neighbours(target: CpuTarge
 
 def test_a_node_outside_is_refused_in_a_line() -> None:
     given = feeds(9, 20, 7)
-    for wrong, accepted in ((9, "index 9 of 9 nodes"), (-10, "index -10 of 9 nodes"), (1 << 40, "of 9 nodes")):
+    for wrong in (9, -10, 1 << 40):
         for end in ("s", "t"):
             ends = (given.s if end == "s" else given.t).copy()
             ends[3] = wrong
-            with pytest.raises(ValueError, match=f"{accepted}, accepted are -9 to 8$"):
+            with pytest.raises(ValueError, match=f"expected indices of 9 nodes, -9 to 8, got {wrong}$"):
                 network(next(iter(HERE.values())), 7).run(None, {**given._asdict(), end: ends})

@@ -215,7 +215,7 @@ def test_the_reason_names_the_measured_layers_that_corrected_the_prediction() ->
 
 def test_an_unreadable_measurement_is_refused() -> None:
     accepted = "LAYER@WIDTH FAMILY MICROSECONDS or LAYER@WIDTH FAMILY:BLOCKS MICROSECONDS"
-    message = rf"^pebble-choose-kernels: cannot read 'walk 3', accepted is {accepted} "
+    message = rf"^pebble-choose-kernels: expected {accepted}.*, got 'walk 3'"
     with pytest.raises(PassFailedException, match=message):
         run(measured(parse(LAYER), "walk 3"), ChooseKernels())
 
@@ -245,9 +245,7 @@ def test_a_machine_that_cannot_be_is_refused() -> None:
 @pytest.mark.parametrize("word", ["walk=2", "count_blocks=0", "count_blocks=-1", "count_blocks"])
 def test_unreadable_blocks_are_refused(word: str) -> None:
     accepted = "FAMILY=NUMBER with count_blocks or narrow_blocks and 1 or more"
-    with pytest.raises(
-        PassFailedException, match=rf"^pebble-choose-kernels: cannot read blocks '{word}', accepted is "
-    ):
+    with pytest.raises(PassFailedException, match=rf"^pebble-choose-kernels: expected blocks .*, got '{word}'"):
         run(parse(LAYER), ChooseKernels(blocks=(word,)))
-    with pytest.raises(ValueError, match=rf"accepted is {accepted}$"):
+    with pytest.raises(ValueError, match=rf"expected .*{accepted}, got .*$"):
         given_blocks([word])

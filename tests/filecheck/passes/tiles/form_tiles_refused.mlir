@@ -1,7 +1,7 @@
 // RUN: xdsl-opt %s -p pebble-form-tiles --verify-diagnostics --split-input-file | filecheck %s
 // RUN: xdsl-opt %s -p 'pebble-form-tiles{widths=64,16}' --verify-diagnostics --split-input-file | filecheck %s --check-prefix WIDTHS
 
-// WIDTHS: pebble-form-tiles: tile widths [64, 16], expected ascending positive numbers
+// WIDTHS: pebble-form-tiles: expected ascending positive tile widths, got [64, 16]
 // CHECK: pebble-form-tiles: node 'bn': pebble.batch_norm runs neither in a tile nor outside
 func.func @main(%x: tensor<?x1xf32>) -> tensor<?x1xf32> {
   %p = pebble.constant dense<1.0> : tensor<1xf32>
