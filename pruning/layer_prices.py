@@ -19,13 +19,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from ..dialect.ops.constants import SparseConstantOp
 from ..kernels.dense_work import dense_us, runtime_us
+from ..kernels.image_prices import COPIED_US, MOVED_US, image_shares
 from ..kernels.machine import Machine
 from ..kernels.prediction import candidates, predicted_us
 from ..kernels.tile_widths import PIXELS
 from ..kernels.work import Layer
 from ..passes.analysis.block_choices import with_blocks
 from ..passes.analysis.layer_costs import layers_of
-from ..passes.images.image_layers import COPIED_US, MOVED_US, image_shares
 from ..passes.kernels.choose_kernels import fastest_families
 from ..passes.kernels.discover_structure import DiscoverStructure
 from ..passes.kernels.kernels_at_rows import ChosenKernels, gains

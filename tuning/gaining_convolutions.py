@@ -18,13 +18,12 @@ from ..dialect.ops.constants import ConstantOp, SparseConstantOp
 from ..dialect.ops.elementwise import ActivateOp
 from ..dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp
 from ..dialect.ops.quantized_layers import QuantizedLayer
+from ..kernels.image_prices import TOUCHED_US, image_shares
 from ..kernels.machine import Machine
 from ..passes.analysis.weights import weight_of
 from ..passes.images.convolution_kernels import choose_for_convolutions, dense_convolution_us
 from ..passes.images.image_layers import (
-    TOUCHED_US,
     dense_us,
-    image_shares,
     is_better_outside,
     is_sparse_convolution,
     layer_us,

@@ -55,17 +55,16 @@ from ...dialect.tensors import DYNAMIC, shape_of
 from ...kernels.activation_prices import activation_us, runtime_activation_us
 from ...kernels.dense_work import OVERHEADS
 from ...kernels.families import is_dense
+from ...kernels.image_prices import ImageShares, image_shares
 from ...kernels.machine import DEFAULT_PRICES, Machine, MachineOptions
 from ..analysis.clusters import Cluster, boundary_of, clusters_of
 from ..analysis.dominance import moving_ops
 from ..analysis.rowwise import Rows, dynamic_operands
 from ..analysis.weights import connection_count, weight_of
 from ..images.image_layers import (
-    ImageShares,
     behind_sparse,
     dense_us,
     image_counts,
-    image_shares,
     is_sparse_convolution,
     network_us,
     pixels_of,

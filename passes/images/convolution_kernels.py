@@ -9,13 +9,14 @@ from ...dialect.ops.images import Conv2dOp, image_shape
 from ...dialect.tensors import shape_of
 from ...kernels.dense_work import dense_us
 from ...kernels.families import block_counts
+from ...kernels.image_prices import image_shares
 from ...kernels.machine import Machine
 from ...kernels.prediction import candidates, predicted_us
 from ...kernels.tile_widths import PIXELS
 from ..analysis.layer_costs import layers_of
 from ..analysis.weights import density
 from ..rewriting.units import Layer
-from .image_layers import image_shares, tiles_of
+from .image_layers import tiles_of
 
 
 def choose_for_convolutions(convolutions: Sequence[Conv2dOp], machine: Machine) -> None:

@@ -1,13 +1,13 @@
 """Ops that can run in an image network, the images that they have in common, and what they cost."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS
 from ...dialect.ops.constants import SparseConstantOp
-from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp, rounds_to_codes
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, rounds_to_codes
 from ...dialect.ops.images import (
     Conv2dOp,
     Depthwise2dOp,
@@ -24,7 +24,23 @@ from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...dialect.symbolic_sizes import Size, SymbolicShape
 from ...dialect.tensors import DYNAMIC, shape_of
 from ...kernels.activation_prices import activation_us, runtime_activation_us
-from ...kernels.machine import DEFAULT_PRICES, Machine
+from ...kernels.image_prices import (
+    CODED_US,
+    COPIED_US,
+    DEFAULT_SHARES,
+    DENSE_CODED_US,
+    DENSE_POOLED_US,
+    FAR_US,
+    FOUND_US,
+    LINE_US,
+    MOVED_US,
+    NEAR_VALUES,
+    ROUNDINGS_US,
+    TAP_US,
+    TOUCHED_US,
+    ImageShares,
+)
+from ...kernels.machine import Machine
 from ...kernels.tile_widths import PIXELS
 from ...kernels.work import misses
 from ..analysis.clusters import boundary_of
@@ -42,71 +58,7 @@ SPREAD: Final = 1.5
 
 CHANNEL_AXIS: Final = 1
 
-COPIED_US: Final = 0.10e-3
-"""Microseconds of a value that is copied to where a window of another pixel reads it."""
-
-MOVED_US: Final = 1.0e-3
-"""Microseconds of a value that comes into an image network, leaves it, or goes to another plane."""
-
-TOUCHED_US: Final = 0.12e-3
-"""Microseconds of a value of elementwise work."""
-
-FAR_US: Final = 0.2e-3
-"""Microseconds of a value that a layer reads or writes beyond the second-level cache."""
-
-NEAR_VALUES: Final = 1 << 18
-"""Values that fit into that cache."""
-
-LINE_US: Final = 1.5e-3
-"""Microseconds of a line, the codes of a tile's pixels, that is copied to where a window has it."""
-
-FOUND_US: Final = 0.2e-3
-"""Microseconds of a value whose range is found."""
-
-DENSE_POOLED_US: Final = 0.028e-3
-"""Microseconds of a tap of a largest code in onnxruntime."""
-
-ROUNDINGS_US: Final = 2.5
-"""Microseconds of the nodes that round to codes, and back, around a convolution that is left to the runtime."""
-
-CODED_US: Final = {"activate": 0.07e-3, "binary": 0.42e-3}
-"""Microseconds of a code that elementwise work makes of codes: by a table of all, or of two values."""
-
-DENSE_CODED_US: Final[Mapping[type[Operation], float]] = {ActivateOp: 0.85e-3, AddOp: 0.37e-3, MulOp: 0.65e-3}
-"""The same in onnxruntime."""
-
-TAP_US: Final = 0.05e-3
-"""Microseconds of a tap of a value of a depthwise convolution, or of a pooling."""
-
-
 ConvolutionOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp
-
-
-class ImageShares(NamedTuple):
-    """Times on a machine, over those above or those of dense layers."""
-
-    values: float
-    dense: float
-    """Dense convolutions of onnxruntime."""
-    taps: float
-    dense_taps: float
-    """Taps in onnxruntime."""
-    machine: Machine = Machine()
-    """Its memory and its activations, which have times of their own."""
-
-
-IMAGE_SHARES: Final = {
-    DEFAULT_PRICES: ImageShares(values=1.0, dense=0.8, taps=1.0, dense_taps=1.0),
-    "zen5": ImageShares(values=0.3, dense=0.96, taps=0.75, dense_taps=0.68),
-}
-
-
-def image_shares(machine: Machine) -> ImageShares:
-    """Return the shares of a machine, by its prices in `kernels/prices.py`."""
-    return IMAGE_SHARES.get(machine.prices, IMAGE_SHARES[DEFAULT_PRICES])._replace(machine=machine)
-
-
-DEFAULT_SHARES: Final = image_shares(Machine())
 
 
 def image_counts(ops: Sequence[Operation], shapes: Mapping[SSAValue, SymbolicShape]) -> dict[Operation, Size]:
@@ -388,7 +340,8 @@ def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> 
             # strides cost nothing there
             total += shares.dense_taps * _taps_us(op)
         elif isinstance(op, ActivateOp | BinaryOp) and is_between_codes(op):
-            total += shares.values * DENSE_CODED_US.get(type(op), DENSE_CODED_US[MulOp]) * pixels_of(op.results[0])
+            kind = "activate" if isinstance(op, ActivateOp) else "add" if isinstance(op, AddOp) else "binary"
+            total += shares.values * DENSE_CODED_US[kind] * pixels_of(op.results[0])
         elif isinstance(op, Resample2dOp):
             # one pass, however many values each result is a mean of
             total += shares.values * MOVED_US * pixels_of(op.result) + memory_us(op, shares.machine)

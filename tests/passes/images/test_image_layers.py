@@ -9,21 +9,21 @@ from xdsl.dialects.builtin import FloatAttr, f64
 from xdsl.ir import Block, Operation, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.resampling import ResamplingAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
 from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from redpebble.dialect.ops.movement import ConcatOp
 from redpebble.dialect.symbolic_sizes import Size
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.kernels.image_prices import IMAGE_SHARES, ImageShares
 from redpebble.kernels.machine import Machine
 from redpebble.passes.images.image_layers import (
-    IMAGE_SHARES,
     IMAGES,
     SPREAD_IMAGES,
-    ImageShares,
     dense_us,
     image_counts,
     layer_us,
@@ -147,6 +147,45 @@ def test_what_comes_in_and_goes_out_is_moved(make: Make, ns: float) -> None:
 )
 def test_onnxruntime_has_prices_of_its_own(make: Make, ns: float) -> None:
     assert dense_us(made(make), PLAIN) == pytest.approx(ns / 1e3)
+
+
+def between_codes(make: Make) -> Operation:
+    """An op that reads codes, and whose results are rounded to codes alone."""
+    rounding, found = CodesAttr("u8", 0.1, 128).rounding, list[Operation]()
+
+    def ops(x: SSAValue) -> Sequence[Operation]:
+        codes = ActivateOp(x, rounding)
+        found.extend(make(codes.result))
+        return [codes, *found, ActivateOp(found[-1].results[0], rounding)]
+
+    made(ops)
+    return found[-1]
+
+
+def largest(stride: int) -> Make:
+    return lambda x: [Pool2dOp(x, "max", window(3, stride))]
+
+
+def multiply(x: SSAValue) -> Sequence[Operation]:
+    return [MulOp(x, x)]
+
+
+@pytest.mark.parametrize(
+    ("make", "ns", "dense_ns"),
+    [
+        # 1.5 ns for each line of 64 codes, of which 9 taps have those of all results, and with a stride of the image
+        (largest(1), 1.5 * 9 * 400 / 64, 0.028 * 9 * 400),
+        (largest(2), 1.5 * 9 * (400 + 100) / 64, 0.028 * 9 * 100),
+        (activate("sigmoid"), 0.07 * 400, 0.85 * 400),
+        (add, 0.42 * 400, 0.37 * 400),
+        (multiply, 0.42 * 400, 0.65 * 400),
+    ],
+    ids=["largest", "largest with a stride", "activation", "sum", "product"],
+)
+def test_layers_on_codes_have_prices_of_their_own(make: Make, ns: float, dense_ns: float) -> None:
+    op = between_codes(make)
+    assert layer_us(op, PLAIN) == pytest.approx(ns / 1e3)
+    assert dense_us([op], PLAIN) == pytest.approx(dense_ns / 1e3)
 
 
 def resampled(*, blends: bool) -> Make:

@@ -1,0 +1,71 @@
+"""Times of layers on images, as measured; and over these, the times of a machine.
+
+Kernels on tiles of pixels have prices of their own: see `prices.py` and `byte_times.py`.
+"""
+
+from typing import Final, NamedTuple
+
+from .machine import DEFAULT_PRICES, Machine
+
+COPIED_US: Final = 0.10e-3
+"""Microseconds of a value that is copied to where a window of another pixel reads it."""
+
+MOVED_US: Final = 1.0e-3
+"""Microseconds of a value that comes into an image network, leaves it, or goes to another plane."""
+
+TOUCHED_US: Final = 0.12e-3
+"""Microseconds of a value of elementwise work."""
+
+FAR_US: Final = 0.2e-3
+"""Microseconds of a value that a layer reads or writes beyond the second-level cache."""
+
+NEAR_VALUES: Final = 1 << 18
+"""Values that fit into that cache."""
+
+LINE_US: Final = 1.5e-3
+"""Microseconds of a line, the codes of a tile's pixels, that is copied to where a window has it."""
+
+FOUND_US: Final = 0.2e-3
+"""Microseconds of a value whose range is found."""
+
+DENSE_POOLED_US: Final = 0.028e-3
+"""Microseconds of a tap of a largest code in onnxruntime."""
+
+ROUNDINGS_US: Final = 2.5
+"""Microseconds of the nodes that round to codes, and back, around a convolution that is left to the runtime."""
+
+CODED_US: Final = {"activate": 0.07e-3, "binary": 0.42e-3}
+"""Microseconds of a code that elementwise work makes of codes: by a table of all, or of two values."""
+
+DENSE_CODED_US: Final = {"activate": 0.85e-3, "add": 0.37e-3, "binary": 0.65e-3}
+"""The same in onnxruntime, where sums are faster than other arithmetic."""
+
+TAP_US: Final = 0.05e-3
+"""Microseconds of a tap of a value of a depthwise convolution, or of a pooling."""
+
+
+class ImageShares(NamedTuple):
+    """Times on a machine, over those above or those of dense layers."""
+
+    values: float
+    dense: float
+    """Dense convolutions of onnxruntime."""
+    taps: float
+    dense_taps: float
+    """Taps in onnxruntime."""
+    machine: Machine = Machine()
+    """Its memory and its activations, which have times of their own."""
+
+
+IMAGE_SHARES: Final = {
+    DEFAULT_PRICES: ImageShares(values=1.0, dense=0.8, taps=1.0, dense_taps=1.0),
+    "zen5": ImageShares(values=0.3, dense=0.96, taps=0.75, dense_taps=0.68),
+}
+
+
+def image_shares(machine: Machine) -> ImageShares:
+    """Return the shares of a machine, by its prices in `kernels/prices.py`."""
+    return IMAGE_SHARES.get(machine.prices, IMAGE_SHARES[DEFAULT_PRICES])._replace(machine=machine)
+
+
+DEFAULT_SHARES: Final = image_shares(Machine())
