@@ -213,15 +213,24 @@ class Optimized:
     """The nodes outside of sparse networks; None for a model of which nothing is known."""
     machine: Machine = field(default_factory=Machine, repr=False)
     """The machine by whose prices all was decided."""
+    rows: int = 0
+    """The rows that layers get at once, as the caller stated them; 0 where nobody did."""
 
     @cached_property
     def placement(self) -> Placement | None:
         """The place where the work lies, counted when it is first asked for; None where nothing is known."""
+        placement = self._placement(batch=1)
+        if placement is None or self.rows <= placement.rows:
+            return placement
+        # free axes other than the batch are 128 long, so a text is that many rows
+        return self._placement(round(self.rows / placement.rows))
+
+    def _placement(self, batch: int) -> Placement | None:
         if self.left is None:
             return None
         try:
             with reading():
-                return placement_of(self.left)
+                return placement_of(self.left, batch)
         except ModelError:
             return None  # what only a report would say refuses no model
 
@@ -388,6 +397,7 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
         quantized=text_on(module, ROUNDED if options.bfloat else QUANTIZED),
         left=left,
         machine=options.machine,
+        rows=options.rows,
     )
 
 

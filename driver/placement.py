@@ -72,7 +72,7 @@ class _Outside(NamedTuple):
 class Placement:
     """The work of a model, and how much of it sparse networks have taken.
 
-    Work is counted before pruning, for a batch of 1 and 128 of every other free axis.
+    Work is counted before pruning, for one batch, of 1 unless stated, and 128 of every other free axis.
     """
 
     multiply_adds: int
@@ -191,10 +191,10 @@ def _behind(node: onnx_ir.Node) -> Iterator[onnx_ir.Node]:
             return
 
 
-def placement_of(left: NodesLeft) -> Placement:
+def placement_of(left: NodesLeft, batch: int = 1) -> Placement:
     """Return where the work of a model lies: its sizes are inferred, and constants folded, once more for that."""
     nodes = list(left.model.graph)
-    work = work_of_nodes(left.model)
+    work = work_of_nodes(left.model, batch)
     stayed: dict[tuple[str, str], list[_Outside]] = {}
     for node_index, reason in left.reasons.items():
         node = nodes[node_index]

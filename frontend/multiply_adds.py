@@ -29,13 +29,13 @@ Shape = Sequence[int]
 Count = Callable[[Sequence[Shape], Shape], int]
 
 
-def work_of_nodes(model: onnx_ir.Model) -> dict[str, NodeWork]:
+def work_of_nodes(model: onnx_ir.Model, batch: int = 1) -> dict[str, NodeWork]:
     """Return the work of the nodes that multiply matrices, by the name of their first output.
 
-    The first free axis of an input has size 1, any other one `LONG`. What has sizes that depend on values, and what
-    lies in subgraphs and functions, is left out.
+    The first axis of an input, where it is free, has the size of the batch, any other free one `LONG`. What has sizes
+    that depend on values, and what lies in subgraphs and functions, is left out.
     """
-    model, shapes = _sized(model, batch=1)
+    model, shapes = _sized(model, batch)
     found: dict[str, NodeWork] = {}
     for node in model.graph:
         count = COUNTS.get(node.op_type)

@@ -1,5 +1,6 @@
 """Gains and reasons that are told of quantized models: of onnxruntime's integers, whatever form a file has."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import onnx
@@ -100,3 +101,13 @@ def test_dense_convolutions_of_bytes_stay_because_of_their_time(form: Form | Non
     assert placement is not None
     sparse = [line for line in placement.stayed if line.zeros is None]  # there is a dense stem, too
     assert [line.reason for line in sparse] == ["no sparse convolution gains enough by it"]
+
+
+def test_a_prediction_is_for_the_rows_that_are_stated() -> None:
+    results = [redpebble.optimize(pruned_network(SIZES, 0.1), target="ort", rows=rows) for rows in (0, 8, 128)]
+    gains = [gain_of(result) for result in results]
+    assert [gain.rows for gain in gains] == [1, 8, 128]
+    assert all(before.original_us < after.original_us for before, after in pairwise(gains))
+    assert [result.placement.multiply_adds for result in results if result.placement] == [
+        n * PRODUCTS for n in (1, 8, 128)
+    ]
