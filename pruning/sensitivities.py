@@ -70,15 +70,15 @@ def loss_curves(
             if densities:
                 if layer.reading not in inputs:
                     inputs[layer.reading] = _Inputs.of(layer_inputs(layer, few, None).hessian, probe.method)
-                known, weight, hessian = _some(densities), weights[layer.name], inputs[layer.reading].hessian
+                known, weight, hessian = some_of(densities), weights[layer.name], inputs[layer.reading].hessian
                 pruned = dict(_quickly_pruned(weight, inputs[layer.reading], known, probe))
                 whole = max(mean_square(weight, hessian), LEAST)
                 own = {one: max(mean_square(pruned[one] - weight, hessian) / whole, LEAST) for one in known}
                 shares = dict[float, float]()
-                for density in _nearest(known):
+                for density in nearest_of(known):
                     outputs = others.branch().finish({**weights, layer.name: pruned[density]})
                     shares[density] = float(probe.loss(outputs, expected).mean()) / own[density]
-                losses = _interpolated(densities, own) * _interpolated(densities, shares)
+                losses = interpolated(densities, own) * interpolated(densities, shares)
                 yield layer, LossCurve(tuple(densities), tuple(losses))
         few.advance(weights)
         others.advance(weights)
@@ -118,18 +118,18 @@ def _quickly_pruned(
         yield density, refitted(weight, inputs.hessian, mask, QUICK_STEPS)
 
 
-def _some(densities: Sequence[float]) -> list[float]:
+def some_of(densities: Sequence[float]) -> list[float]:
     """Return a few of the densities, first and last among them: the rest is interpolated."""
     chosen = np.linspace(0, len(densities) - 1, min(len(densities), SOLVED)).round()
     return [densities[int(index)] for index in chosen]
 
 
-def _nearest(densities: Sequence[float]) -> list[float]:
+def nearest_of(densities: Sequence[float]) -> list[float]:
     """Return the densities among those given that are nearest to the probes, each once."""
     return list(dict.fromkeys(min(densities, key=lambda one: abs(np.log(one / probe))) for probe in PROBES))
 
 
-def _interpolated(densities: Sequence[float], values: Mapping[float, float]) -> NDArray[np.float64]:
+def interpolated(densities: Sequence[float], values: Mapping[float, float]) -> NDArray[np.float64]:
     """Return positive values for all densities: geometric between those known, and like them beyond."""
     known = sorted(values)
     logs = np.log(np.maximum([values[density] for density in known], LEAST))

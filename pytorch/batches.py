@@ -1,7 +1,7 @@
 """Batches, and how a module is called with one."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,13 @@ Output = Any
 
 Forward = Callable[[Module, Batch], Output]
 """(module, batch) -> what the module answers."""
+
+
+class Run(NamedTuple):
+    """Batches, and how a module is called with them."""
+
+    batches: Sequence[Batch]
+    forward: Forward
 
 
 def call(module: Module, batch: Batch) -> Output:

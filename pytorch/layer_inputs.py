@@ -1,6 +1,6 @@
 """Statistics of what comes into layers over some batches: mean squares, or the products X^T X / rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .batches import Batch, Forward, Module, device_of, moved, token_mask
+from .batches import Batch, Module, Run, device_of, moved, token_mask
 from .layers import PrunableWeight
 from .sparsifiers import Reads
 
@@ -16,9 +16,7 @@ WINDOWS: Final = 16384
 """Windows of a convolution, about, that are looked at in each batch."""
 
 
-def layer_inputs(
-    module: nn.Module, weights: Sequence[PrunableWeight], batches: Iterable[Batch], forward: Forward, reads: Reads
-) -> Mapping[str, Tensor]:
+def layer_inputs(module: nn.Module, weights: Sequence[PrunableWeight], run: Run, reads: Reads) -> Mapping[str, Tensor]:
     """Return what `reads` says of the inputs of each weight that was used, by name, in float32 on its device.
 
     Layers that read the same tensor share one result. Tokens that an `attention_mask` leaves out do not count.
@@ -31,9 +29,9 @@ def layer_inputs(
     module.eval()
     try:
         with torch.no_grad(), torch.autocast(device.type, enabled=False):
-            for batch in batches:
+            for batch in run.batches:
                 sums.start(batch := moved(batch, device))
-                forward(module, batch)
+                run.forward(module, batch)
     finally:
         for hook in hooks:
             hook.remove()

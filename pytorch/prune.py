@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from .batches import Batch, Forward, call
+from .batches import Batch, Forward, Run, call
 from .layer_inputs import layer_inputs
 from .layers import Choice, PrunableWeight, prunable_weights
 from .masks import set_mask
@@ -25,18 +25,29 @@ def prune(
     data: Iterable[Batch] | None = None,
     *,
     sparsity: Sparsities | None = None,
+    speedup: float | None = None,
     method: str | Sparsifier | None = None,
     structure: str | Structure = "equal",
     layers: Choice = None,
     schedule: int | Sequence[float] = 1,
     between: Between | None = None,
     forward: Forward = call,
+    rows: int | None = None,
+    threads: int = 1,
+    rest_us: float = 0.0,
+    shallow: bool = False,
 ) -> PruneReport:
     """Make the weights of linear layers and convolutions sparse, in place, and mask them.
 
     `data` are batches, which `forward` calls the module with; the method is `admm` where there are any, or else
-    `magnitude`. `sparsity` is the share of zeros, of each layer or of layers by name; a structure that has only one
-    density needs none. `layers` are names (with `*`), or a predicate of name and module.
+    `magnitude`. `layers` are names (with `*`), or a predicate of name and module.
+
+    The goal is a `sparsity`, the share of zeros of each layer or of layers by name (a structure that has only one
+    density needs none), or a `speedup`: densities of layers are those that lose least at so many times the speed on
+    this machine's CPU, as predicted. That is for calls of so many `rows` of linear layers, by default 128 (samples, or
+    all tokens), or images where there are convolutions, by default one, and on so many `threads`. All that is no layer
+    to prune takes `rest_us` microseconds. A `shallow` module may lose blocks of a transformer, where others would have
+    to be sparser than 70 %. Where `rows` are given the report predicts times of any goal.
 
     With a `schedule`, a number of steps or sparsities that rise to the last one, `between(module, report)` is called
     between two steps: it may train the module. Densities of a number of steps fall evenly by their logarithms.
@@ -46,23 +57,39 @@ def prune(
     """
     chosen = prunable_weights(module, layers)
     solver, form = sparsifier_of(method or ("magnitude" if data is None else "admm")), structure_of(structure)
-    goals = _goals(chosen, sparsity, form)
-    if solver.reads != "nothing" and data is None:
-        raise ValueError(f"method {method!r} looks at inputs of layers, expected data")
-    batches = list(data or ()) if solver.reads != "nothing" else []
-    shares = _shares(schedule, max(goals.values()))
+    needs_data = solver.reads != "nothing" or speedup is not None or rows is not None
+    if needs_data and data is None:
+        raise ValueError(f"method {method!r}, speedup and rows look at inputs of layers, expected data")
+    run, plan, start = Run(list(data or ()) if needs_data else [], forward), None, time.perf_counter()
+    if speedup is not None:
+        if sparsity is not None or form.density is not None:
+            raise ValueError("goal is speedup, expected no sparsity, and a structure of any density")
+        # the price model is loaded where somebody asks for it: all else needs torch alone
+        from .prices import Call
+        from .speed import SpeedGoal, planned
+
+        goal = SpeedGoal(speedup, Call(rows, threads), rest_us, shallow)
+        plan = planned(module, layers, run, solver, structure, goal)
+        chosen = prunable_weights(module, layers)
+    goals = _goals(chosen, sparsity, form) if plan is None else plan.sparsities
+    shares = _shares(schedule, max(goals.values(), default=0.5))
     report = PruneReport((), 0.0)
     for step, share in enumerate(shares, 1):
-        start = time.perf_counter()
         # densities of step 1 of 3 are cube roots
         now = {name: 1 - (1 - goal) ** share for name, goal in goals.items()}
         weights = [one for one in chosen if one.name in goals]
-        inputs = layer_inputs(module, weights, batches, forward, solver.reads) if batches else dict[str, Tensor]()
+        inputs = dict[str, Tensor]() if solver.reads == "nothing" else layer_inputs(module, weights, run, solver.reads)
         found = tuple(_pruned(one, inputs.get(one.name), Sparsity(form, 1 - now[one.name]), solver) for one in weights)
         report = PruneReport(found, report.seconds + time.perf_counter() - start)
         if between is not None and step < len(shares):
             between(module, report)
-    return report
+        start = time.perf_counter()
+    if plan is None and rows is not None:
+        from .prices import Call
+        from .speed import priced
+
+        plan = priced(module, chosen, run, structure, Call(rows, threads), rest_us)
+    return report if plan is None else plan.reported(report, chosen)
 
 
 def keep_zeros(module: nn.Module) -> PruneReport:
@@ -87,7 +114,7 @@ def _goals(weights: Sequence[PrunableWeight], sparsity: Sparsities | None, struc
             raise ValueError(f"sparsity is {sparsity}, expected {only:g}, that of the structure")
         return dict.fromkeys(names, only)
     if sparsity is None:
-        raise ValueError("goal is missing, expected a sparsity")
+        raise ValueError("goal is missing, expected sparsity or speedup")
     goals = dict(sparsity) if isinstance(sparsity, Mapping) else {name: float(sparsity) for name in names}
     most = 0.99
     for name, value in goals.items():

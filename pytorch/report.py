@@ -13,6 +13,9 @@ class PrunedWeight:
     zeros: int
     loss: float | None
     """Mean square by which outputs of the layer move, over that of the outputs; None where no data tells it."""
+    dense_us: float | None = None
+    us: float | None = None
+    """Predicted microseconds in a call, dense and as it is; None where nobody asked for them."""
 
     @property
     def size(self) -> int:
@@ -30,6 +33,12 @@ class PruneReport:
 
     layers: tuple[PrunedWeight, ...]
     seconds: float
+    original_us: float | None = None
+    """Predicted microseconds of all prunable layers before, those of blocks that were dropped included."""
+    rest_us: float = 0.0
+    """Microseconds of all that is no such layer, as the caller said."""
+    blocks: tuple[int, ...] | None = None
+    """The numbers of the blocks that were kept; None where none were dropped."""
 
     @property
     def zeros(self) -> int:
@@ -40,8 +49,17 @@ class PruneReport:
         """The share of zeros in all pruned weights."""
         return self.zeros / max(1, sum(one.size for one in self.layers))
 
+    @property
+    def speedup(self) -> float | None:
+        """The predicted times by which the layers, and what the caller said of the rest, are as fast as before."""
+        if self.original_us is None:
+            return None
+        now = sum(one.us or 0.0 for one in self.layers) + self.rest_us
+        return (self.original_us + self.rest_us) / max(now, 1e-9)
+
     def __str__(self) -> str:
         """Return a line."""
         losses = [one.loss for one in self.layers if one.loss is not None]
         lost = f", outputs of layers lose {sum(losses) / len(losses):.1%} on average" if losses else ""
-        return f"{len(self.layers)} layers, {self.sparsity:.1%} zeros{lost}, {self.seconds:.1f} s"
+        speed = "" if self.speedup is None else f", {self.speedup:.2f}x as fast (predicted)"
+        return f"{len(self.layers)} layers, {self.sparsity:.1%} zeros{lost}{speed}, {self.seconds:.1f} s"

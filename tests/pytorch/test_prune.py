@@ -12,7 +12,7 @@ from redpebble.pruning.solving.structures import structure_of as array_structure
 torch: Any = pytest.importorskip("torch")
 
 from redpebble import pytorch  # noqa: E402
-from redpebble.pytorch.batches import call  # noqa: E402
+from redpebble.pytorch.batches import Run, call  # noqa: E402
 from redpebble.pytorch.layer_inputs import layer_inputs  # noqa: E402
 from redpebble.pytorch.layers import prunable_weights  # noqa: E402
 from redpebble.pytorch.sparsifiers import SPARSIFIERS, loss_of, sparsifier_of  # noqa: E402
@@ -74,7 +74,7 @@ def test_inputs_of_a_convolution_are_its_windows(convolution: dict[str, Any]) ->
     module = torch.nn.Sequential(torch.nn.Conv2d(8, 64, 3, bias=False, **convolution))
     weights = prunable_weights(module)
     x = torch.randn(2, 8, 9, 11)
-    found = layer_inputs(module, weights, [x], call, "products")["0"]
+    found = layer_inputs(module, weights, Run([x], call), "products")["0"]
     outputs = module(x).movedim(1, -1).reshape(-1, 64)
     matrix = weights[0].matrix
     torch.testing.assert_close(matrix @ found @ matrix.T, outputs.T @ outputs / len(outputs), rtol=1e-3, atol=1e-4)
@@ -88,7 +88,7 @@ def test_tokens_that_fill_up_do_not_count_and_layers_of_one_input_share_it() -> 
 
     x, mask = torch.randn(3, 5, 80), torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])
     batches = [{"x": x, "attention_mask": mask}, {"x": 2 * x, "attention_mask": mask}]
-    found = layer_inputs(module, prunable_weights(module), batches, forward, "products")
+    found = layer_inputs(module, prunable_weights(module), Run(batches, forward), "products")
     rows = x[mask.bool()]
     torch.testing.assert_close(found["q"], 2.5 * rows.T @ rows / len(rows), rtol=1e-4, atol=1e-4)
     assert found["q"] is found["k"]
@@ -199,13 +199,13 @@ def is_odd(name: str, _: object) -> bool:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({}, "goal is missing, expected a sparsity"),
+    ({}, "goal is missing, expected sparsity or speedup"),
     ({"sparsity": 1.0}, "sparsity is 1.0, expected more than 0 and up to 0.99"),
     ({"sparsity": 0.5, "structure": "1:4"}, "sparsity is 0.5, expected 0.75, that of the structure"),
     ({"sparsity": 0.5, "structure": "odd"}, "unknown structure 'odd', expected one of free, equal"),
     ({"sparsity": 0.5, "structure": "4:2"}, "structure '4:2': expected one such as 2:4"),
     ({"sparsity": 0.5, "method": "odd"}, "unknown method 'odd', expected one of magnitude"),
-    ({"sparsity": 0.5, "method": "admm"}, "method 'admm' looks at inputs of layers, expected data"),
+    ({"sparsity": 0.5, "method": "admm"}, "method 'admm', speedup and rows look at inputs of layers, expected data"),
     ({"sparsity": 0.5, "layers": "odd"}, "no layer 'odd' to prune, expected one of layers.0.up"),
     ({"sparsity": {"odd": 0.5}}, "no layer 'odd' to prune, expected one of layers.0.up"),
     ({"sparsity": 0.5, "schedule": 0}, "schedule is 0, expected 1 step or more"),

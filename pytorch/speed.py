@@ -1,0 +1,242 @@
+"""Densities of all layers for a speed, those that lose least: a layer's loss is told by a few runs of the module."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from ..pruning.budgets import Option, allocated, uniform
+from ..pruning.sensitivities import interpolated, nearest_of, some_of
+from .batches import Batch, Run, device_of, moved, token_mask
+from .depth import blocks_of, drop_layers
+from .layer_inputs import layer_inputs
+from .layers import Choice, PrunableWeight, prunable_weights
+from .losses import Answer
+from .prices import Call, Prices
+from .report import PrunedWeight, PruneReport
+from .sparsifiers import Sparsifier, damped, inverse_of, loss_of, refitted
+from .structures import Sparsity, Structure, structure_of
+
+QUICK_STEPS: Final = 3
+
+PROBE_SAMPLES: Final = 64
+"""Samples, about, that run through the module for each layer and density."""
+
+LEAST_DENSITY: Final = 0.3
+"""Density below which a transformer with fewer blocks is better at the same speed, once both are distilled."""
+
+
+@dataclass(frozen=True)
+class SpeedGoal:
+    """How many times as fast a module is to be, in which call.
+
+    Raises:
+        ValueError: a number is out of range.
+    """
+
+    speedup: float
+    call: Call
+    rest_us: float
+    """Microseconds of all that is no layer to prune; less in proportion where blocks are dropped."""
+    shallow: bool
+    """Whether blocks may be dropped."""
+
+    def __post_init__(self) -> None:
+        if not 1 < self.speedup <= 1000:
+            raise ValueError(f"speedup is {self.speedup}, expected more than 1 and up to 1000")
+
+    def wanted_us(self, original_us: float, kept: float = 1.0) -> float:
+        """Return the microseconds for all layers where a part of the blocks is kept."""
+        return (original_us + self.rest_us) / self.speedup - kept * self.rest_us
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The share of zeros of each layer that has any, and the predicted times."""
+
+    sparsities: Mapping[str, float]
+    prices: Prices
+    original_us: float
+    rest_us: float
+    blocks: tuple[int, ...] | None = None
+
+    def reported(self, report: PruneReport, weights: Sequence[PrunableWeight]) -> PruneReport:
+        """Return a report with predicted times, and with the layers that stayed dense."""
+        pruned, prices = {one.name: one for one in report.layers}, self.prices
+        found = list[PrunedWeight]()
+        for weight in weights:
+            outputs, inputs = weight.as_matrix(weight.parameter).shape
+            one = pruned.get(weight.name) or PrunedWeight(weight.name, outputs, inputs, weight.zeros, None)
+            found.append(replace(one, dense_us=prices.dense_us(one.name), us=prices.us(one.name, one.density)))
+        return replace(
+            report, layers=tuple(found), original_us=self.original_us, rest_us=self.rest_us, blocks=self.blocks
+        )
+
+
+def priced(
+    module: nn.Module,
+    weights: Sequence[PrunableWeight],
+    run: Run,
+    structure: str | Structure,
+    call: Call,
+    rest_us: float,
+) -> Plan:
+    """Return the plan of a module that is pruned to a sparsity: only its times are asked for."""
+    prices = Prices.of(module, weights, run, structure, call)
+    return Plan({}, prices, sum(map(prices.dense_us, prices.layers)), rest_us)
+
+
+def planned(
+    module: nn.Module, layers: Choice, run: Run, solver: Sparsifier, structure: str | Structure, goal: SpeedGoal
+) -> Plan:
+    """Return the densities that lose least at a speed; blocks are dropped, in place, where that is better.
+
+    Raises:
+        ValueError: the speed is out of reach.
+    """
+    weights = prunable_weights(module, layers)
+    prices = Prices.of(module, weights, run, structure, goal.call)
+    original_us, kept, blocks = sum(map(prices.dense_us, prices.layers)), 1.0, None
+    if goal.shallow:
+        count = len(blocks_of(module)[1])
+        keep = _blocks_to_keep(module, prices, goal, original_us)
+        if len(keep) < count:
+            drop_layers(module, keep)
+            weights, kept, blocks = prunable_weights(module, layers), len(keep) / count, tuple(keep)
+            prices = Prices.of(module, weights, run, structure, goal.call)
+    choice = _Choice(module, weights, run, goal.wanted_us(original_us, kept))
+    sparsities = choice.sparsities(prices, solver, structure_of(structure))
+    return Plan(sparsities, prices, original_us, goal.rest_us * kept, blocks)
+
+
+def _blocks_to_keep(module: nn.Module, prices: Prices, goal: SpeedGoal, original_us: float) -> list[int]:
+    """Return as many blocks as reach the speed with no layer sparser than `LEAST_DENSITY`, spread evenly."""
+    name, blocks = blocks_of(module)
+    count = len(blocks)
+    for kept in range(count, 1, -1):
+        # halves are rounded up: blocks 0, 3 and 5 of six
+        keep = [int(index * (count - 1) / (kept - 1) + 0.5) for index in range(kept)]
+        gone = tuple(f"{name}.{index}." for index in range(count) if index not in keep)
+        least_us = 0.0
+        for layer in prices.layers:
+            if not layer.startswith(gone):
+                some = [one for one in prices.densities_of(layer) if one >= LEAST_DENSITY]
+                least_us += min((prices.us(layer, one) for one in some), default=prices.dense_us(layer))
+        if least_us <= goal.wanted_us(original_us, kept / count):
+            return keep
+    return [0]
+
+
+class _Choice:
+    """The choice of densities for a module, with some of its data at hand."""
+
+    def __init__(self, module: nn.Module, weights: Sequence[PrunableWeight], run: Run, wanted_us: float) -> None:
+        self._module, self._weights, self._run, self._wanted_us = module, weights, run, wanted_us
+        self._batches = list(_few(run.batches))
+        self._dense = self._outputs()
+
+    def sparsities(self, prices: Prices, solver: Sparsifier, structure: Structure) -> dict[str, float]:
+        """Return the share of zeros of each layer that has any.
+
+        Raises:
+            ValueError: the speed is out of reach.
+        """
+        reads = solver.reads if solver.reads != "nothing" else "norms"
+        quick = _Quick(solver, structure, layer_inputs(self._module, self._weights, self._run, reads))
+        options: dict[str, list[Option]] = {}
+        for one in self._weights:
+            densities, dense = prices.densities_of(one.name), Option(1.0, prices.dense_us(one.name), 0.0)
+            losses = self._losses(one, densities, quick) if densities else ()
+            points = zip(densities, losses, strict=True)
+            options[one.name] = [dense, *(Option(at, prices.us(one.name, at), loss) for at, loss in points)]
+        found = [choose(list(options.values()), self._wanted_us) for choose in (allocated, uniform)]
+        candidates = [dict(zip(options, one, strict=True)) for one in found if one is not None]
+        if not candidates:
+            least = sum(min(one.us for one in some) for some in options.values())
+            raise ValueError(
+                f"layers would have to take {self._wanted_us / 1000:.3g} ms, expected {least / 1000:.3g} ms or more: "
+                "so long they take at the lowest densities"
+            )
+        best = min(candidates, key=lambda one: self._loss_of(one, quick))
+        return {name: 1 - option.density for name, option in best.items() if option.density < 1}
+
+    def _losses(self, weight: PrunableWeight, densities: Sequence[float], quick: "_Quick") -> Iterable[float]:
+        """Return what the module loses by one layer at all densities, of which some are tried."""
+        known = some_of(densities)
+        pruned = {one: quick.pruned(weight, one) for one in known}
+        own = {one: max(quick.loss(weight, matrix), 1e-12) for one, matrix in pruned.items()}
+        shares: dict[float, float] = {}
+        for density in nearest_of(known):
+            shares[density] = self._loss_with({weight: pruned[density]}) / own[density]
+        return [float(one) for one in interpolated(densities, own) * interpolated(densities, shares)]
+
+    def _loss_of(self, options: Mapping[str, Option], quick: "_Quick") -> float:
+        pruned = {
+            one: quick.pruned(one, options[one.name].density) for one in self._weights if options[one.name].density < 1
+        }
+        return self._loss_with(pruned)
+
+    def _loss_with(self, matrices: Mapping[PrunableWeight, Tensor]) -> float:
+        """Return the share of the outputs' variance that is lost with other matrices in place of some."""
+        before = {one: one.parameter.detach().clone() for one in matrices}
+        try:
+            with torch.no_grad():
+                for one, matrix in matrices.items():
+                    one.parameter.copy_(one.as_stored(matrix))
+            found = self._outputs()
+        finally:
+            with torch.no_grad():
+                for one, stored in before.items():
+                    one.parameter.copy_(stored)
+        moved_by = sum(float((ours - theirs).square().sum()) for ours, theirs in zip(found, self._dense, strict=True))
+        every = torch.cat(self._dense)
+        return moved_by / max(float((every - every.mean(0)).square().sum()), 1e-12)
+
+    def _outputs(self) -> list[Tensor]:
+        """Return the first output of each batch, a row for each sample or token that counts."""
+        found, was_training = list[Tensor](), self._module.training
+        self._module.eval()
+        with torch.no_grad():
+            for batch in self._batches:
+                output = Answer(self._run.forward(self._module, moved(batch, device_of(self._module))), batch).tensor
+                mask = token_mask(batch)
+                if mask is not None and output.shape[:2] == mask.shape:
+                    output = output[mask.to(output.device)]
+                found.append(output.flatten(0, -2).float())
+        self._module.train(was_training)
+        return found
+
+
+def _few(batches: Sequence[Batch]) -> Iterable[Batch]:
+    samples = 0
+    for batch in batches:
+        yield batch
+        samples += len(Answer(batch, batch).tensor)
+        if samples >= PROBE_SAMPLES:
+            return
+
+
+class _Quick:
+    """A method about as good as the one asked for, in a fraction of its time, for layers by name."""
+
+    def __init__(self, solver: Sparsifier, structure: Structure, inputs: Mapping[str, Tensor]) -> None:
+        self._solver, self._structure, self._inputs = solver, structure, inputs
+        self._diagonals: dict[int, Tensor] = {}
+
+    def pruned(self, weight: PrunableWeight, density: float) -> Tensor:
+        inputs, dense = self._inputs[weight.name], weight.matrix.clone()
+        sparsity = Sparsity(self._structure, density)
+        if self._solver.reads != "products":
+            return self._solver.solve(dense, inputs, sparsity)
+        # layers that read the same values share their products
+        if id(inputs) not in self._diagonals:
+            self._diagonals[id(inputs)] = inverse_of(damped(inputs)).diagonal()
+        mask = sparsity.mask(dense.square() / self._diagonals[id(inputs)])
+        return refitted(dense, inputs, mask, QUICK_STEPS)
+
+    def loss(self, weight: PrunableWeight, pruned: Tensor) -> float:
+        """Return what the layer alone loses."""
+        inputs = self._inputs[weight.name]
+        return loss_of(weight.matrix, pruned, inputs if inputs.dim() == 2 else torch.diag(inputs))
