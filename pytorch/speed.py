@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..pruning.budgets import Option, allocated, uniform
-from ..pruning.sensitivities import interpolated, nearest_of, some_of
+from ..pruning.sensitivities import QUICK_STEPS, interpolated, nearest_of, some_of
 from .batches import Batch, Run, device_of, moved, token_mask
 from .depth import blocks_of, drop_layers
 from .layer_inputs import layer_inputs
@@ -19,8 +19,6 @@ from .report import PrunedWeight, PruneReport
 from .sparsifiers import Sparsifier, damped, inverse_of, loss_of, refitted
 from .structures import Sparsity, Structure, structure_of
 
-QUICK_STEPS: Final = 3
-
 PROBE_SAMPLES: Final = 64
 """Samples, about, that run through the module for each layer and density."""
 
@@ -30,7 +28,7 @@ LEAST_DENSITY: Final = 0.3
 
 @dataclass(frozen=True)
 class SpeedGoal:
-    """How many times as fast a module is to be, in which call.
+    """The times by which a module is to be faster, and in which call.
 
     Raises:
         ValueError: a number is out of range.
