@@ -1,0 +1,77 @@
+"""Files that torch's exporters write of pruned modules: zeros stay, and our runtimes compute the same."""
+
+import io
+import logging
+import warnings
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir
+import pytest
+from onnx import numpy_helper
+
+import redpebble
+
+torch: Any = pytest.importorskip("torch")
+
+from redpebble import pytorch  # noqa: E402
+from tests.pytorch.networks import Batch, Encoder, Module, images, token_batches  # noqa: E402
+
+
+def exported(module: Module, batch: Batch, dynamo: bool) -> onnx.ModelProto:
+    if dynamo:
+        pytest.importorskip("onnxscript")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+        arguments = ((), batch) if isinstance(batch, dict) else ((batch,), None)
+        if dynamo:
+            program = torch.onnx.export(module, arguments[0], kwargs=arguments[1], dynamo=True, verbose=False)
+            return onnx_ir.to_proto(program.model)
+        file = io.BytesIO()
+        torch.onnx.export(module, arguments[0], file, kwargs=arguments[1], dynamo=False)
+        return onnx.load_model_from_string(file.getvalue())
+
+
+def shares_of_zeros(model: onnx.ModelProto) -> list[float]:
+    arrays = [numpy_helper.to_array(one) for one in model.graph.initializer]
+    return [float((one == 0).mean()) for one in arrays if one.ndim > 1 and one.size > 4096]
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_a_pruned_transformer_is_exported_with_its_zeros(dynamo: bool) -> None:
+    module, (batch,) = Encoder(), token_batches(1)
+    pytorch.prune(module, sparsity=0.75)
+    module.eval()
+    ids = {"ids": batch["ids"]}
+    model = exported(module, ids, dynamo)
+    shares = shares_of_zeros(model)
+    assert sum(abs(share - 0.75) < 0.01 for share in shares) == 8
+    expected = module(**ids)
+    session = redpebble.session(model)
+    outputs = session.run(None, {session.get_inputs()[0].name: batch["ids"].numpy()})
+    for ours, theirs in zip(outputs, expected.values(), strict=True):
+        np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_a_pruned_perceptron_is_exported_and_compiled(dynamo: bool) -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(96, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64)).eval()
+    pytorch.prune(module, [torch.randn(256, 96)], sparsity=0.8)
+    x = torch.randn(8, 96)
+    model = exported(module, x, dynamo)
+    assert all(share > 0.79 for share in shares_of_zeros(model))
+    (ours,) = redpebble.compile(model).run(None, {model.graph.input[0].name: x.numpy()})
+    np.testing.assert_allclose(ours, module(x).detach().numpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_pruned_convolutions_are_exported(dynamo: bool) -> None:
+    module, x = images().eval(), torch.randn(2, 8, 16, 16)
+    pytorch.prune(module, [x], sparsity=0.75, layers=["3"])
+    model = exported(module, x, dynamo)
+    assert max(shares_of_zeros(model)) == pytest.approx(0.75, abs=0.01)
+    (ours,) = redpebble.session(model).run(None, {model.graph.input[0].name: x.numpy()})
+    np.testing.assert_allclose(ours, module(x).detach().numpy(), rtol=1e-3, atol=1e-4)
