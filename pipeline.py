@@ -36,12 +36,11 @@ from .passes.simplify.drop_dead_units import DropDeadUnits
 from .passes.simplify.fold_batch_norm import FoldBatchNorm
 from .passes.simplify.fold_constants import FoldConstants
 from .passes.simplify.fuse_aggregations import FuseAggregations
+from .passes.simplify.fuse_codes import FuseCodes
 from .passes.simplify.fuse_layers import FuseLayers
 from .passes.simplify.fuse_rounding import FuseRounding
-from .passes.simplify.join_quantized_layers import JoinQuantizedLayers
 from .passes.simplify.merge_equal_units import MergeEqualUnits
 from .passes.simplify.recognize_layers import RecognizeLayers
-from .passes.simplify.reduce_quantized_layers import ReduceQuantizedLayers
 from .passes.simplify.sparsify import Sparsify
 from .passes.simplify.take_bytes import TakeBytes
 from .passes.tiles.drop_dead_rows import DropDeadRows
@@ -132,10 +131,9 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             FoldConstants(),  # weights that the exporter left as expressions become weights
             FoldBatchNorm(keep=True),  # into the linear layer beside it
             FuseAggregations(),  # sums over edges take degrees, bias and activation
+            FuseCodes(),  # bytes pass between layers on codes; activations behind them are theirs
+            TakeBytes(),  # at the ends, once layers round their results
             FuseLayers(),  # bias and activation: afterwards a neuron is one column and one number
-            JoinQuantizedLayers(),  # bytes pass between them; an activation that no layer of floats took is theirs
-            TakeBytes(),  # at the ends, once layers are joined
-            ReduceQuantizedLayers(),  # dead and equal neurons, exactly
             FuseConvolutions(),  # the same for what follows a convolution, sums of branches too
             DropDeadUnits(),  # needs neurons and channels as columns; makes weights of later layers smaller
             MergeEqualUnits(),  # dropping may have made columns equal

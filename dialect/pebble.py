@@ -18,7 +18,7 @@ from .attributes.transfers import InstanceBoundAttr, TransferCountAttr
 from .attributes.window import WindowAttr
 from .ops.attention import AttentionOp, PastAttentionOp
 from .ops.constants import ConstantOp, SparseConstantOp
-from .ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from .ops.elementwise import ActivateOp, AddOp, ConvertOp, DivOp, MulOp, PreluOp, SubOp
 from .ops.foreign import ForeignOp, ForeignType
 from .ops.graphs import AggregateOp, AttendEdgesOp, EdgeListOp, EdgesType, SortEdgesOp
 from .ops.grouped_layers import GroupedLayersOp
@@ -36,7 +36,6 @@ from .ops.layers import (
 )
 from .ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TargetShapeAttr, TransposeOp
 from .ops.network import NetworkOp
-from .ops.quantized_layers import QuantizedLayersOp
 from .ops.regions import YieldOp
 from .ops.sparse_network import SparseNetworkOp
 from .ops.tile import TileOp
@@ -52,6 +51,7 @@ Pebble = Dialect(
         SparseConstantOp,
         LinearOp,
         ActivateOp,
+        ConvertOp,
         AddOp,
         SubOp,
         MulOp,
@@ -88,7 +88,6 @@ Pebble = Dialect(
         SparseNetworkOp,
         GroupedLayersOp,
         QuantizedConv2dOp,
-        QuantizedLayersOp,
         ForeignOp,
     ],
     [

@@ -14,21 +14,17 @@ from xdsl.dialects.builtin import (
     IntegerType,
     NoneAttr,
     ShapedType,
-    Signedness,
     TensorType,
     f32,
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import AnyAttr, AttrConstraint, BaseAttr, EqAttrConstraint, ParamAttrConstraint, base
+from xdsl.irdl import AnyAttr, AttrConstraint, BaseAttr, ParamAttrConstraint, base
 from xdsl.parser import AttrParser
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
 from .record import Codec, Record
-
-ByteTensor = TensorType[IntegerType]
-"""The type of codes at the ends of a network: `tensor<?x64xui8>`, `tensor<?x64xsi8>`."""
 
 F32Tensor = TensorType[Float32Type]
 """The type of every activation: `tensor<?x64xf32>`."""
@@ -38,20 +34,6 @@ DENSE_TENSOR: Final = cast(
     ParamAttrConstraint.get(TensorType, AnyAttr(), BaseAttr(Float32Type), BaseAttr(NoneAttr)),
 )
 """The type of operands and results: f32 tensors without an encoding; only a weight may be sparse."""
-
-BYTE_TYPES: Final = {"u8": IntegerType(8, Signedness.UNSIGNED), "s8": IntegerType(8, Signedness.SIGNED)}
-"""Kind of codes -> the type of an element."""
-
-BYTE_TENSOR: Final = cast(
-    "AttrConstraint[ByteTensor]",
-    ParamAttrConstraint.get(
-        TensorType,
-        AnyAttr(),
-        EqAttrConstraint(BYTE_TYPES["u8"]) | EqAttrConstraint(BYTE_TYPES["s8"]),
-        BaseAttr(NoneAttr),
-    ),
-)
-"""The type of codes without an encoding."""
 
 
 class SparsityAttr(Record, text="nonzeros = {nonzeros}"):
@@ -84,19 +66,6 @@ def is_f32_tensor(kind: Attribute) -> TypeGuard[F32Tensor]:
     """Return whether a type is that of an f32 tensor, dense or sparse."""
     # `isa` with a type argument builds a constraint at every call, and this is asked for every value
     return isinstance(kind, TensorType) and isinstance(cast("TensorType[Attribute]", kind).element_type, Float32Type)
-
-
-def byte_tensor(kind: str, shape: Sequence[int]) -> ByteTensor:
-    """Return the type of codes `u8` or `s8` of `shape`."""
-    return TensorType(BYTE_TYPES[kind], shape)
-
-
-def byte_kind(kind: Attribute) -> str | None:
-    """Return which codes a type is of, `u8` or `s8`; None for any other type."""
-    if not isinstance(kind, TensorType):
-        return None
-    element = cast("TensorType[Attribute]", kind).element_type
-    return next((name for name, one in BYTE_TYPES.items() if one == element), None)
 
 
 def shape_of(value: SSAValue) -> Shape:

@@ -15,7 +15,7 @@ from ..frontend.prologue import cut_prologue
 from ..frontend.rounded_outputs import cut_output_codes
 from ..options import Options
 from ..passes.runner import context, run_passes
-from ..passes.simplify.join_quantized_layers import JoinQuantizedLayers
+from ..passes.simplify.fuse_codes import FuseCodes
 from ..passes.simplify.take_bytes import TakeBytes
 from ..pipeline import build, run_stages
 
@@ -94,7 +94,7 @@ def _native_build(source: Source, options: Options, until: str) -> NativeBuild:
             run_stages(imported.module, options, until=until)
             return NativeBuild(imported.module)
         # what layers take as bytes is neither rounded nor computed before them
-        run_passes(context(), imported.module, [JoinQuantizedLayers(), TakeBytes()], options.on_pass)
+        run_passes(context(), imported.module, [FuseCodes(), TakeBytes()], options.on_pass)
         codes = cut_output_codes(imported)
         try:
             prologue = cut_prologue(imported)

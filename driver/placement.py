@@ -14,7 +14,6 @@ from ..dialect.ops.attention import Attention
 from ..dialect.ops.foreign import ForeignOp
 from ..dialect.ops.graphs import OverEdgesOp
 from ..dialect.ops.layers import LinearOp
-from ..dialect.ops.quantized_layers import QuantizedLayersOp
 from ..dialect.ops.sparse_network import SparseNetworkOp
 from ..dialect.provenance import node_key, value_name
 from ..export.sparse_networks.node_format import DOMAIN
@@ -260,9 +259,7 @@ def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
         if isinstance(op, ForeignOp):
             node_index = op.position.value.data
             yield node_index, imported.reasons.get(node_index, "")
-        elif isinstance(op, LinearOp | Attention | QuantizedLayersOp | OverEdgesOp) and not isinstance(
-            op.parent_op(), SparseNetworkOp
-        ):
+        elif isinstance(op, LinearOp | Attention | OverEdgesOp) and not isinstance(op.parent_op(), SparseNetworkOp):
             node_index = positions.get(node_key(op))
             if node_index is None:
                 node_index = _layer_before(yielding.get(value_name(op.results[0])), nodes, positions)
@@ -282,6 +279,6 @@ def _layer_before(node_index: int | None, nodes: Sequence[onnx_ir.Node], positio
 
 
 def _reason(op: Operation) -> str:
-    if isinstance(op, LinearOp) and op.kernel is not None:
+    if isinstance(op, LinearOp) and op.kernel is not None and op.times is None:
         return NO_KERNEL
     return NO_NEIGHBOUR

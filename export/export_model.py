@@ -9,10 +9,10 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.utils.hints import isa
 
+from ..dialect.attributes.codes import codes_in
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp
 from ..dialect.ops.foreign import ForeignOp
 from ..dialect.ops.sparse_network import SparseNetworkOp
-from ..dialect.tensors import byte_kind
 from ..frontend.reading.model_file import OVERRIDABLE_SINCE
 from .node_reads import defined_inside, replace_reads, values_read
 from .operators.table import emit
@@ -148,10 +148,10 @@ class GraphWriter:
         self._naming.name_nodes(op, [node], node.outputs)
         self._original.graph.append(node)
         for result, value in zip(op.results, node.outputs, strict=True):
-            kind = byte_kind(result.type)
-            if kind is not None:
+            codes = codes_in(result.type)
+            if codes is not None:
                 # the operator yields any type: the model says which
-                value.type = ir.TensorType(CODE_TYPES[kind])
+                value.type = ir.TensorType(CODE_TYPES[codes.kind])
         self._values.update(zip(op.results, node.outputs, strict=True))
 
     def place_foreign(self, op: ForeignOp) -> None:

@@ -27,6 +27,7 @@ from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
+from ..dialect.attributes.codes import codes_in
 from ..dialect.ops.constants import ConstantOp
 from ..dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
 from ..dialect.ops.foreign import ForeignOp, ForeignType
@@ -37,7 +38,7 @@ from ..dialect.semantics.array_operators import OPERATORS
 from ..dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from ..dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from ..dialect.symbolic_sizes import DIMS, NAME, Size, SymbolicShape
-from ..dialect.tensors import byte_kind, is_f32_tensor, shape_of
+from ..dialect.tensors import is_f32_tensor, shape_of
 from .errors import CodesError, UnsupportedModelError
 from .folding.known_constants import constant_array
 from .folding.known_sizes import broadcast_sizes
@@ -381,7 +382,8 @@ def _input(value: SSAValue, attributes: DictionaryAttr) -> PrologueInput:
 
 
 def _tensor_kind(kind: Attribute) -> str:
-    return {"u8": "tensor(uint8)", "s8": "tensor(int8)"}.get(byte_kind(kind) or "", "tensor(float)")
+    codes = codes_in(kind)
+    return "tensor(float)" if codes is None else {"u8": "tensor(uint8)", "s8": "tensor(int8)"}[codes.kind]
 
 
 def _sizes(name: str, words: Sequence[str]) -> SymbolicShape:

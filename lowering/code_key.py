@@ -11,12 +11,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
+from ..dialect.ops.code_chain import chain_in
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ..dialect.ops.foreign import INT64
 from ..dialect.ops.graphs import OverEdgesOp
 from ..dialect.ops.layers import LinearOp
 from ..dialect.ops.network import NetworkOp
-from ..dialect.ops.quantized_layers import QuantizedLayersOp
 from ..dialect.ops.tile import TileOp
 from ..dialect.shape_inference import symbolic_shapes
 from ..dialect.tensors import shape_of
@@ -97,13 +97,16 @@ class _Key:
         match op:
             case ConstantOp() | SparseConstantOp() | FuncOp():
                 return ()
+            case TileOp() if chain_in(op) is not None:
+                return (str(op.rows_of),)
             case TileOp():
                 schedule = op.schedule
                 shared = sorted(schedule.shared)
                 return (str(op.rows_of), schedule.shares, shared, schedule.least_rows, same_from(op))
             case LinearOp():
                 kernel = None if op.kernel is None else op.kernel.choices
-                return (str(op.activation), kernel, self._number_of(op.borders))
+                blocks = [] if op.kernel is None or op.times is None else sorted(op.kernel.blocks.items())
+                return (str(op.activation), str(op.precision), kernel, blocks, self._number_of(op.borders))
             case OverEdgesOp():
                 # the code counts blocks of a constant graph, and there are as many as the edges make
                 others = {name: str(value) for name, value in op.properties.items() if name not in REASONS}
@@ -112,10 +115,6 @@ class _Key:
                     op.target_walk is not None,
                     sorted(others.items()),
                 )
-            case QuantizedLayersOp():
-                kernel = op.kernel
-                chosen = None if kernel is None else (kernel.choices, sorted(kernel.blocks.items()))
-                return (str(op.codes), str(op.activations), chosen)
             case _:
                 return sorted((name, str(value)) for name, value in op.properties.items())
 

@@ -9,6 +9,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from ..dialect.attributes.codes import codes_in
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ..dialect.ops.foreign import INT64
 from ..dialect.ops.graphs import is_index_tensor
@@ -18,7 +19,6 @@ from ..dialect.reports.layer_report import Report
 from ..dialect.reports.module_report import module_report
 from ..dialect.shape_inference import symbolic_shapes
 from ..dialect.symbolic_sizes import NAME, SymbolicShape, product
-from ..dialect.tensors import byte_kind
 from .cpu_target import CpuTarget
 from .llvm.builder import Code
 from .llvm.call_tables import ConstantTable, SizeTable, values_of_constant
@@ -160,7 +160,7 @@ class Lowering:
             for value, output in self.buffers.copies:
                 source = self._pointers(given, value)[0]
                 target = given.buffers[len(self.func.args) + output].cast(Floats)
-                step.emit_copy(source, target, product(self.shapes[value]), is_bytes=byte_kind(value.type) is not None)
+                step.emit_copy(source, target, product(self.shapes[value]), is_bytes=codes_in(value.type) is not None)
 
         return Step(f"step{index}", None)
 
@@ -188,9 +188,9 @@ def _tensors(
 
 
 def _dtype_of(value: SSAValue) -> str:
-    kind = byte_kind(value.type)
-    if kind is not None:
-        return BYTE_DTYPES[kind]
+    codes = codes_in(value.type)
+    if codes is not None:
+        return BYTE_DTYPES[codes.kind]
     return "int64" if value.type == INT64 else "int32" if is_index_tensor(value.type) else "float32"
 
 

@@ -7,11 +7,11 @@ from typing import Any, Final
 from xdsl.ir import Operation, SSAValue
 
 from ..dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
+from ..dialect.ops.code_chain import chain_in
 from ..dialect.ops.elementwise import BinaryOp
 from ..dialect.ops.graphs import AggregateOp, AttendEdgesOp, EdgeListOp, OverEdges, SortEdgesOp
 from ..dialect.ops.image_network import ImageNetworkOp
-from ..dialect.ops.layers import BatchMatmulTransposeBOp
-from ..dialect.ops.quantized_layers import QuantizedLayersOp
+from ..dialect.ops.layers import BatchMatmulTransposeBOp, LinearOp
 from ..dialect.ops.tile import TileOp
 from ..dialect.ops.training.gradients import SampledProductOp, SumRowsOp
 from ..dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
@@ -37,7 +37,7 @@ from .images.step import ImageStep, image_tiles
 from .llvm.call_tables import SizeTable
 from .llvm.values import Floats, Longs
 from .program import EqualSizes, TiledRows
-from .quantized.step import QuantizedStep, quantized_rows, quantized_scratch_bytes, quantized_tiles
+from .quantized.step import QuantizedStep, chain_of, quantized_rows, quantized_scratch_bytes, quantized_tiles
 from .tiles import row_major
 from .tiles.batch_matmul import ProductStep, product_scratch_bytes, product_tiles
 from .tiles.row_major import RowMajorStep
@@ -92,11 +92,12 @@ def _attention(op: Attention, step: RowMajorStep) -> int:
     return attention_scratch_bytes(op)
 
 
-def _quantized_layers(op: QuantizedLayersOp, step: RowMajorStep) -> int:
-    values = step.number(product(step.sizes.shapes[op.x])) if op.is_dynamic else None
-    layers = QuantizedStep(step.code, op, step.constants, step.table, step.scratch, values)
-    layers.emit(step.pointers[op.x], step.pointers[op.result], *step.rows)
-    return quantized_scratch_bytes(op)
+def _codes(op: TileOp | LinearOp, step: RowMajorStep) -> int:
+    chain, x = chain_of(op), op.operands[0]
+    values = step.number(product(step.sizes.shapes[x])) if chain.is_dynamic else None
+    layers = QuantizedStep(step.code, op, chain, step.constants, step.table, step.scratch, values)
+    layers.emit(step.pointers[x], step.pointers[op.results[0]], *step.rows)
+    return quantized_scratch_bytes(chain)
 
 
 def _product(op: BatchMatmulTransposeBOp, step: RowMajorStep) -> int:
@@ -144,6 +145,9 @@ OVER_EDGES: Final = StepKind(_over_edges, lambda op, sizes: edge_rows(op, sizes.
 ROW_MAJOR: Final = StepKind(row_major.emit, equal=_equal_operands)
 """Ops of all other types."""
 
+CODES: Final = StepKind(_codes, quantized_rows, tiles=lambda _: quantized_tiles(), read=1)
+"""Layers on codes, in a tile, or one by itself that finds its codes."""
+
 ATTENTION: Final = StepKind(_attention, attention_rows, tiles=lambda _: attention_tiles(), equal=sizes_taken_as_equal)
 """Attention, also with keys and values of a past."""
 
@@ -163,7 +167,6 @@ STEPS: Final = ExtensibleTable[type[Operation], StepKind](
         ),
         AttentionOp: ATTENTION,
         PastAttentionOp: ATTENTION,
-        QuantizedLayersOp: StepKind(_quantized_layers, quantized_rows, tiles=lambda _: quantized_tiles(), read=1),
         AggregateOp: OVER_EDGES,
         AttendEdgesOp: OVER_EDGES,
         EdgeListOp: StepKind(_edge_list, may_fail=True, equal=edges_taken_as_equal),
@@ -190,4 +193,4 @@ STEPS: Final = ExtensibleTable[type[Operation], StepKind](
 
 def kind_of(op: Operation) -> StepKind:
     """Return how an op becomes a step."""
-    return STEPS.get(type(op), ROW_MAJOR)
+    return CODES if chain_in(op) is not None else STEPS.get(type(op), ROW_MAJOR)

@@ -180,7 +180,7 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
     known = {op: numbers for op, numbers in layer_numbers(module).items() if op.kernel is not None}
     wanted: dict[str, Candidates] = {}
     keys: dict[LinearOp | Conv2dOp, str] = {}
-    linears = [op for op in known if isinstance(op, LinearOp)]
+    linears = [op for op in known if isinstance(op, LinearOp) and op.times is None]
     layers = dict(zip(linears, layers_of_ops(linears), strict=True))
     for linear, numbers in known.items():
         # weights of other layers are read between two images, not between two tiles of pixels
@@ -227,7 +227,7 @@ def _recalled(content: Json) -> dict[TimeKey, Measurement]:
 
 def _candidates(module: ModuleOp, machine: Machine) -> list[Candidates]:
     """Return the candidates worth measuring, each pattern once."""
-    linears = [op for op in module.walk() if isinstance(op, LinearOp)]
+    linears = [op for op in module.walk() if isinstance(op, LinearOp) and op.times is None]
     found: dict[str, Candidates] = {}
     for linear, layer in zip(linears, layers_of_ops(linears), strict=True):
         key = layer_key(linear.weight, layer)

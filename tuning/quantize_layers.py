@@ -3,7 +3,8 @@
 ```mlir
 %y = pebble.linear %x, %w bias %b : ...
 // ->
-%y = pebble.quantized_layers %x, %v, %c, %m codes [#pebble.codes<u8 scale 0.031 zero 121>] activations [unit] ... : ...
+%q = pebble.convert %x : (tensor<?x4xf32>) -> tensor<?x4x!pebble.codes<u8 scale 0.031 zero 121>>
+%y = pebble.linear %q, %v bias %c times %m : ...
 ```
 
 Inputs have one scale and zero each, by the range, clipped or not, whose rounding changes the samples least. Weights
@@ -25,8 +26,9 @@ from xdsl.utils.exceptions import InterpretationError, PassFailedException
 
 from ..dialect.attributes.codes import CodesAttr
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
+from ..dialect.ops.elementwise import ConvertOp
 from ..dialect.ops.layers import LinearOp
-from ..dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from ..dialect.ops.quantized_layers import QuantizedLayer
 from ..dialect.provenance import node_name
 from ..dialect.semantics.interpreter import Foreign, Observed, evaluate
 from ..dialect.tensors import shape_of
@@ -36,7 +38,7 @@ from ..passes.images.fuse_convolutions import FuseConvolutions
 from ..passes.images.image_layers import is_sparse_convolution
 from ..passes.rewriting.erase_unused import erase_unused
 from ..passes.rewriting.replacing import replace
-from ..passes.simplify.join_quantized_layers import join_layers
+from ..passes.simplify.fuse_codes import fuse_codes
 from .gaining_convolutions import convolutions_of
 from .quantize_convolutions import quantize_convolutions
 from .sample_codes import (
@@ -84,7 +86,7 @@ class QuantizeLayers(ModulePass):
             before = observe_batches(op, batches, self.foreign)
             left = [text for one in layers if (text := _left(one, before))]
             outcome = quantize_convolutions(convolutions, before, self.machine)
-            join_layers(op)
+            fuse_codes(op)
             FuseConvolutions().apply(ctx, op)
             change = change_of(before.results, observe_batches(op, batches, self.foreign).results)
         except (InterpretationError, ValueError) as error:
@@ -108,7 +110,7 @@ def text_on(module: ModuleOp, name: str) -> str:
 
 def _is_candidate(op: LinearOp) -> bool:
     weight = op.weight.owner
-    if not isinstance(weight, SparseConstantOp) or len(shape_of(op.x)) < 2:
+    if not isinstance(weight, SparseConstantOp) or len(shape_of(op.x)) < 2 or op.times is not None:
         return False
     return gains(weight.weight) and (op.bias is None or isinstance(op.bias.owner, ConstantOp))
 
@@ -122,27 +124,30 @@ def _left(op: LinearOp, observed: Observed) -> str:
     quantized = _layer(op, codes)
     if quantized is None:
         return f"{layer_text(op)} {NO_INTEGERS}"
-    constants, made = quantized
-    operands = [x, *(_array(value) for value in made.parameters)]
-    (result,) = evaluate(made, operands, np.float32)
+    constants, rounding, made = quantized
+    (rounded,) = evaluate(rounding, [x], np.float32)
+    (result,) = evaluate(made, [rounded, *(_array(value) for value in made.operands[1:])], np.float32)
     change = change_of([y], [result])
     if change > MOST_CHANGE:
         made.drop_all_references()
+        rounding.drop_all_references()
         return f"{layer_text(op)} {changed_text(change)}"
     Rewriter.insert_op(constants, InsertPoint.before(op))
     observed.values[made.result] = y
-    replace(op, made)
+    replace(op, rounding, made)
     return ""
 
 
-def _layer(op: LinearOp, codes: CodesAttr) -> tuple[IntegerParameters, QuantizedLayersOp] | None:
-    """Return a layer of integers in the place of another one, and its constants; None where a bias is too large."""
+def _layer(op: LinearOp, codes: CodesAttr) -> tuple[IntegerParameters, ConvertOp, LinearOp] | None:
+    """Return a layer on codes in place of another one, its constants and rounding; None where a bias is too large."""
     assert isinstance(op.weight.owner, SparseConstantOp)
     constants = integer_parameters(op.weight.owner.weight, None if op.bias is None else _array(op.bias), codes)
     if constants is None:
         return None
     w, b, m = (constant.results[0] for constant in constants)
-    return constants, QuantizedLayersOp(op.x, [QuantizedLayer(node_name(op), w, b, m, codes, op.activation)])
+    rounding = ConvertOp(op.x, codes)
+    layer = QuantizedLayer(node_name(op), w, b, m, codes, op.activation)
+    return constants, rounding, LinearOp.of_codes(rounding.result, layer)
 
 
 def _array(value: SSAValue) -> Floats:

@@ -1,12 +1,16 @@
-"""Codes: the integers of eight bits that stand for the values of a quantized tensor."""
+"""Codes: the integers of eight bits that stand for the values of a quantized tensor, as the type of its elements."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
+from xdsl.dialects.builtin import NoneAttr, TensorType
+from xdsl.ir import Attribute, TypeAttribute
+from xdsl.irdl import AnyAttr, AttrConstraint, BaseAttr, ParamAttrConstraint
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
@@ -31,10 +35,10 @@ def _rounded(scale: float) -> float:
 Scale = Annotated[float, replace(FLOAT, convert=_rounded)]
 
 
-class CodesAttr(Record, text="{kind} scale {scale} zero {zero}"):
-    """Codes of a tensor: `#pebble.codes<u8 scale 0.05 zero 128>`; code c stands for scale * (c - zero).
+class CodesAttr(Record, TypeAttribute, text="{kind} scale {scale} zero {zero}"):
+    """Codes of a tensor, `tensor<?x4x!pebble.codes<u8 scale 0.05 zero 128>>`; code c stands for scale * (c - zero).
 
-    The scale is a float32. `#pebble.codes<dynamic>` are unsigned codes whose scale and zero are found at each call, by
+    The scale is a float32. `!pebble.codes<dynamic>` are unsigned codes whose scale and zero are found at each call, by
     the range of all values of the tensor and 0.
     """
 
@@ -112,3 +116,24 @@ class CodesAttr(Record, text="{kind} scale {scale} zero {zero}"):
             printer.print_string(DYNAMIC_KIND)
         else:
             super().print_inside(printer)
+
+
+CodeTensor = TensorType[CodesAttr]
+"""The type of a tensor of codes, which is a byte for each value: `tensor<?x64x!pebble.codes<u8 scale 0.5 zero 0>>`."""
+
+CODE_TENSOR: Final = cast(
+    "AttrConstraint[CodeTensor]",
+    ParamAttrConstraint.get(TensorType, AnyAttr(), BaseAttr(CodesAttr), BaseAttr(NoneAttr)),
+)
+"""Tensors of codes without an encoding."""
+
+
+def code_tensor(codes: CodesAttr, shape: Sequence[int]) -> CodeTensor:
+    """Return the type of codes of `shape`."""
+    return TensorType(codes, shape)
+
+
+def codes_in(kind: Attribute) -> CodesAttr | None:
+    """Return the codes that the elements of a tensor type are; None for any other type."""
+    element = cast("TensorType[Attribute]", kind).element_type if isinstance(kind, TensorType) else None
+    return element if isinstance(element, CodesAttr) else None

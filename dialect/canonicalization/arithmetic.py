@@ -7,10 +7,10 @@ import numpy as np
 from xdsl.ir import SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, RewritePattern, op_type_rewrite_pattern
 
+from ..attributes.codes import codes_in
 from ..ops.constants import ConstantOp
-from ..ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
+from ..ops.elementwise import ActivateOp, AddOp, ConvertOp, DivOp, MulOp, SubOp
 from ..ops.layers import LinearOp
-from ..ops.quantized_layers import QuantizedLayersOp
 from ..provenance import keep_value_name
 from ..tensors import broadcast_shape, shape_of
 
@@ -24,7 +24,7 @@ class DropZeroBias(RewritePattern):
     def match_and_rewrite(self, op: LinearOp, rewriter: PatternRewriter) -> None:
         if op.bias is None or not _is_filled_with(op.bias, 0.0):
             return
-        plain = LinearOp(op.x, op.weight, None, op.activation)
+        plain = LinearOp(op.x, op.weight, None, op.activation, op.times, codes_in(op.result.type))
         plain.kernel, plain.io_bounds, plain.precision = op.kernel, op.io_bounds, op.precision
         plain.attributes.update(op.attributes)
         rewriter.replace(op, plain)
@@ -51,7 +51,7 @@ class DropNeutralOperand(RewritePattern):
 class DropRepeatedActivation(RewritePattern):
     """`activate <relu> (activate <relu> %x)` -> `activate <relu> %x`, for activations that change nothing twice.
 
-    So are codes that layers were rounded to.
+    So are floats of the same codes.
     """
 
     @op_type_rewrite_pattern
@@ -60,9 +60,8 @@ class DropRepeatedActivation(RewritePattern):
         kind = op.activation.kind
         if kind not in IDEMPOTENT:
             return
-        if isinstance(first, QuantizedLayersOp):
-            codes = first.output if kind == "quantize" else None
-            same = codes is not None and op.activation.values == (codes.scale, codes.unsigned_zero)
+        if isinstance(first, ConvertOp):
+            same = op.activation == first.codes.rounding
         else:
             same = isinstance(first, ActivateOp | LinearOp) and first.activation == op.activation
         if same:

@@ -8,6 +8,7 @@ from xdsl.traits import Commutative, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..attributes.activations import ActivationAttr
+from ..attributes.codes import CODE_TENSOR, CodesAttr, code_tensor, codes_in
 from ..tensors import DENSE_TENSOR, broadcast_shape, compatible, f32_tensor, shape_of, shape_text
 from .axis_maps import AxisPattern, PatternOp, RowMajor, RowWise
 from .pattern_traits import ElementwisePatterns
@@ -36,6 +37,51 @@ class ActivateOp(PatternOp):
 
     def __init__(self, x: SSAValue, activation: ActivationAttr) -> None:
         super().__init__(operands=[x], properties={"activation": activation}, result_types=[x.type])
+
+
+@irdl_op_definition
+class ConvertOp(PatternOp):
+    """Floats to codes, or codes to floats: rounded to the nearest code, even where two are; a NaN has the least one.
+
+    ```mlir
+    %q = pebble.convert %x : (tensor<?x4xf32>) -> tensor<?x4x!pebble.codes<u8 scale 0.05 zero 128>>
+    ```
+    """
+
+    name = "pebble.convert"
+
+    x = operand_def(DENSE_TENSOR | CODE_TENSOR)
+    result = result_def(DENSE_TENSOR | CODE_TENSOR)
+
+    traits = traits_def(Pure(), AxisPattern("... -> ..."), RowWise())
+    assembly_format: ClassVar = "$x attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, codes: CodesAttr | None = None) -> None:
+        """Make codes of floats, or floats of codes where none are given."""
+        shape = shape_of(x)
+        super().__init__(operands=[x], result_types=[f32_tensor(shape) if codes is None else code_tensor(codes, shape)])
+
+    @property
+    def codes(self) -> CodesAttr:
+        """The codes on either side.
+
+        Raises:
+            VerifyException: there are none.
+        """
+        codes = codes_in(self.x.type) or codes_in(self.result.type)
+        if codes is None:
+            raise VerifyException("expected codes on one side")
+        return codes
+
+    @property
+    def rounds(self) -> bool:
+        """Whether it makes codes of floats."""
+        return codes_in(self.result.type) is not None
+
+    def verify_(self) -> None:
+        super().verify_()
+        if self.codes.is_dynamic or (self.rounds and codes_in(self.x.type) is not None):
+            raise VerifyException("expected codes of a scale and a zero on one side, floats on the other")
 
 
 def rounds_to_codes(op: Operation) -> bool:

@@ -158,12 +158,12 @@ class Conv2dOp(IRDLOperation):
 
 @irdl_op_definition
 class QuantizedConv2dOp(IRDLOperation):
-    """A convolution on codes of eight bits: x [N, C, H, W], result [N, O, H', W'], floats as in `QuantizedLayersOp`.
+    """A convolution on codes of eight bits: x [N, C, H, W], result [N, O, H', W'], floats as in `LinearOp`.
 
     It rounds x to `codes`, and computes activation(float(sums) * multiplier) of the integers sums = sum over taps and
     channels of (code - zero) weight + bias, where pads have the code zero. The weight is a matrix as in `Conv2dOp`;
     weight and bias are integers, held in f32. With `output` the result is rounded to these codes, as the next one of
-    `QuantizedLayersOp` would do it. With dynamic codes, the bias are floats that are added to the products.
+    `LinearOp` would do it. With dynamic codes, the bias are floats that are added to the products.
 
     ```mlir
     %y = pebble.quantized_conv2d %x, %w, %b, %m codes <u8 scale 0.05 zero 128>

@@ -1,10 +1,13 @@
 """Layers: the linear layer, normalisations and softmax over the last axis, products of what a call computes."""
 
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
+from typing_extensions import override
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, StringAttr, f64, i64
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
+    AttrSizedOperandSegments,
     irdl_op_definition,
     operand_def,
     opt_operand_def,
@@ -17,21 +20,38 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..attributes.activations import ActivationAttr
+from ..attributes.codes import CODE_TENSOR, CodesAttr, code_tensor, codes_in
 from ..attributes.io_bounds import IoBoundsAttr
 from ..attributes.kernels import KernelAttr
 from ..attributes.partition import PartitionAttr
 from ..attributes.transfers import InstanceBoundAttr
+from ..provenance import node_name
 from ..tensors import (
     DENSE_TENSOR,
     F32_TENSOR,
     shape_of,
     shape_text,
 )
-from .axis_maps import AxisPattern, FixedAxes, PatternOp, RowMajor, RowWise, result_type
+from .axis_maps import AxisMap, AxisPattern, FixedAxes, PatternOp, RowMajor, RowWise, result_type
 from .pattern_traits import LayerPatterns
+from .quantized_layers import QuantizedLayer, verify_parameters
 
 BFLOAT: Final = "bf16"
 """The precision of a layer whose inputs and weights are rounded."""
+
+FOUND_CODES: Final = "u8"
+"""The precision of a layer whose inputs are rounded to unsigned codes, by the range of all of them at each call."""
+
+
+@dataclass(frozen=True)
+class _LinearAxes(AxisPattern):
+    """Rows by themselves, unless the range of all of them has to be known."""
+
+    @override
+    def axis_map(self, op: Operation) -> AxisMap:
+        known = super().axis_map(op)
+        assert isinstance(op, LinearOp)
+        return replace(known, whole=frozenset(known.operands[0][:-1])) if op.finds_codes else known
 
 
 @irdl_op_definition
@@ -42,17 +62,25 @@ class LinearOp(PatternOp):
     instructions for that may leave x and weight as they are. `cut` gives the outputs at which the pieces that threads
     do at the same time begin, and N.
 
+    Where x are codes, weight and bias are integers, held in f32, and the layer is activation(float(sums) times) of the
+    integers sums = (code - zero) weight + bias. A result of codes is rounded: without an activation, or with relu, what
+    is rounded is float(sums) * (times / scale), as in onnxruntime's integer kernels. `precision` "u8" rounds x to codes
+    that are found at each call: their scale multiplies `times`, and the bias are floats that are added to the products.
+
     ```mlir
     %h = pebble.linear %x, %w bias %b activation <relu>
         : (tensor<?x4xf32>, tensor<4x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+    %y = pebble.linear %q, %v times %m : tensor<3xf32>
+        : (tensor<?x2x!pebble.codes<u8 scale 0.05 zero 128>>, tensor<2x3xf32>) -> tensor<?x3xf32>
     ```
     """
 
     name = "pebble.linear"
 
-    x = operand_def(DENSE_TENSOR)
+    x = operand_def(DENSE_TENSOR | CODE_TENSOR)
     weight = operand_def(F32_TENSOR)
     bias = opt_operand_def(DENSE_TENSOR)
+    times = opt_operand_def(DENSE_TENSOR)
     activation = opt_prop_def(ActivationAttr)
     precision = opt_prop_def(StringAttr)
     kernel = opt_prop_def(KernelAttr)
@@ -60,13 +88,15 @@ class LinearOp(PatternOp):
     bound = opt_prop_def(InstanceBoundAttr)
     cut = opt_prop_def(DenseArrayBase.constr(i64))
     partition = opt_prop_def(PartitionAttr)
-    result = result_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR | CODE_TENSOR)
 
-    traits = traits_def(Pure(), AxisPattern("...k, kn, n -> ...n", known="kn"), RowWise(), LayerPatterns())
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure(), _LinearAxes("...k, kn, n, n -> ...n", known="kn"), RowWise(), LayerPatterns())
     assembly_format: ClassVar = (
-        "$x `,` $weight (`bias` $bias^)? (`activation` $activation^)? (`precision` $precision^)? "
-        "(`kernel` $kernel^)? (`io_bounds` $io_bounds^)? (`bound` $bound^)? (`cut` $cut^)? "
-        "(`partition` $partition^)? attr-dict `:` functional-type(operands, results)"
+        "$x `,` $weight (`bias` $bias^)? (`times` $times^ `:` type($times))? (`activation` $activation^)? "
+        "(`precision` $precision^)? (`kernel` $kernel^)? (`io_bounds` $io_bounds^)? (`bound` $bound^)? (`cut` $cut^)? "
+        "(`partition` $partition^)? attr-dict "
+        "`:` `(` type($x) `,` type($weight) (`,` type($bias)^)? `)` `->` type($result)"
     )
 
     def __init__(
@@ -75,27 +105,73 @@ class LinearOp(PatternOp):
         weight: SSAValue,
         bias: SSAValue | None = None,
         activation: ActivationAttr | None = None,
+        times: SSAValue | None = None,
+        codes: CodesAttr | None = None,
     ) -> None:
+        """Make a layer, whose result is rounded to `codes`, if they are given."""
+        made = result_type(LinearOp, x, weight, bias, times)
         super().__init__(
-            operands=[x, weight, bias],
+            operands=[x, weight, bias, times],
             properties={"activation": activation},
-            result_types=[result_type(LinearOp, x, weight, bias)],
+            result_types=[made if codes is None else code_tensor(codes, made.get_shape())],
         )
+
+    @staticmethod
+    def of_codes(x: SSAValue, layer: QuantizedLayer, output: CodesAttr | None = None) -> "LinearOp":
+        """Return a layer on codes, whose result is rounded to the codes `output`, if they are given."""
+        made = LinearOp(x, layer.weight, layer.bias, layer.activation, layer.multiplier, output)
+        made.precision = StringAttr(FOUND_CODES) if layer.codes.is_dynamic else None
+        return made
 
     def verify_(self) -> None:
         super().verify_()
         borders, outputs = self.borders, shape_of(self.weight)[1]
-        if self.precision is not None and self.precision.data != BFLOAT:
-            raise VerifyException(f"expected precision {BFLOAT}, got {self.precision.data!r}")
+        if self.precision is not None and self.precision.data not in (BFLOAT, FOUND_CODES):
+            raise VerifyException(f"expected precision {BFLOAT} or {FOUND_CODES}, got {self.precision.data!r}")
         if borders and (borders[0] != 0 or borders[-1] != outputs or list(borders) != sorted(borders)):
             raise VerifyException(f"expected ascending outputs from 0 to {outputs} to cut at, got {list(borders)}")
         if self.partition is not None and len(self.partition.owners) != outputs:
             raise VerifyException(f"expected owners of {outputs} outputs, got {len(self.partition.owners)}")
+        self._verify_codes()
+
+    def _verify_codes(self) -> None:
+        read, written = codes_in(self.x.type), codes_in(self.result.type)
+        if read is not None and self.precision is not None:
+            raise VerifyException(f"expected floats to round to {self.precision.data}, got codes")
+        if written is not None and read is None:
+            raise VerifyException("expected a result of floats for an input of floats, got codes")
+        if any(codes is not None and codes.is_dynamic for codes in (read, written)):
+            raise VerifyException("expected codes of a scale and a zero, got dynamic ones")
+        if (self.times is None) != (self.codes is None):
+            raise VerifyException("expected a multiplier `times` of sums of codes alone")
+        if self.times is not None:
+            verify_parameters(self.on_codes, shape_of(self.x)[-1])
 
     @property
     def is_rounded(self) -> bool:
-        """Whether inputs and weights are rounded to bfloat16."""
+        """Whether inputs are rounded to a `precision`."""
         return self.precision is not None
+
+    @property
+    def finds_codes(self) -> bool:
+        """Whether inputs are rounded to codes that are found at each call."""
+        return self.precision is not None and self.precision.data == FOUND_CODES
+
+    @property
+    def codes(self) -> CodesAttr | None:
+        """The codes of the inputs, None of floats."""
+        return CodesAttr.dynamic() if self.finds_codes else codes_in(self.x.type)
+
+    @property
+    def on_codes(self) -> QuantizedLayer:
+        """The layer as sums of codes.
+
+        Raises:
+            VerifyException: it is one of floats.
+        """
+        if self.codes is None or self.times is None:
+            raise VerifyException("expected a layer of codes and a multiplier")
+        return QuantizedLayer(node_name(self), self.weight, self.bias, self.times, self.codes, self.activation)
 
     @property
     def borders(self) -> tuple[int, ...]:

@@ -8,7 +8,8 @@ from xdsl.irdl import IRDLOperation, irdl_op_definition, traits_def, var_operand
 from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..tensors import BYTE_TENSOR, DENSE_TENSOR, shape_of, shape_text
+from ..attributes.codes import CODE_TENSOR
+from ..tensors import DENSE_TENSOR, shape_of, shape_text
 from .constants import ConstantOp, SparseConstantOp
 
 YIELDING = ("pebble.tile", "pebble.image_network", "pebble.sparse_network")
@@ -26,7 +27,7 @@ class YieldOp(IRDLOperation):
 
     name = "pebble.yield"
 
-    values = var_operand_def(DENSE_TENSOR | BYTE_TENSOR)
+    values = var_operand_def(DENSE_TENSOR | CODE_TENSOR)
 
     traits = traits_def(IsTerminator(), Pure())
     assembly_format: ClassVar = "$values attr-dict `:` type($values)"

@@ -19,7 +19,8 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from ..tensors import BYTE_TENSOR, DENSE_TENSOR, DYNAMIC, shape_of, shape_text
+from ..attributes.codes import CODE_TENSOR
+from ..tensors import DENSE_TENSOR, DYNAMIC, shape_of, shape_text
 from .constants import ConstantOp, SparseConstantOp
 from .foreign import INT64, ForeignOp
 from .regions import verify_boundary, verify_operands, verify_yield, yielded_by
@@ -47,12 +48,12 @@ class SparseNetworkOp(IRDLOperation):
 
     name = "pebble.sparse_network"
 
-    inputs = var_operand_def(DENSE_TENSOR | BYTE_TENSOR | EqAttrConstraint(INT64))
+    inputs = var_operand_def(DENSE_TENSOR | CODE_TENSOR | EqAttrConstraint(INT64))
     dims = prop_def(ArrayAttr[ArrayAttr[StringAttr]])
     reason = prop_def(StringAttr)
     image_us = opt_prop_def(FloatAttr.constr(f64))
     dense_image_us = opt_prop_def(FloatAttr.constr(f64))
-    outputs = var_result_def(DENSE_TENSOR | BYTE_TENSOR)
+    outputs = var_result_def(DENSE_TENSOR | CODE_TENSOR)
     body = region_def("single_block")
 
     traits = traits_def(Pure())

@@ -18,6 +18,7 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from ..attributes.codes import CODE_TENSOR, code_tensor, codes_in
 from ..attributes.schedule import ScheduleAttr
 from ..tensors import DENSE_TENSOR, DYNAMIC, f32_tensor, shape_of, shape_text
 from .constants import ConstantOp, SparseConstantOp
@@ -32,10 +33,10 @@ from .tile_depth_first import DepthFirstAttr, verify_depth_first
 class TileOp(IRDLOperation):
     """A region that runs for a tile of rows after the other.
 
-    All leading axes of operands and results together are the rows; inside, every value is `tensor<?xKxf32>`, some rows
-    of K features. `rows_of` says for each result which operand has the same leading axes. Only constants are used from
-    outside. Layers run one after the other, groups of them `depth_first` in wide tiles. With `dead_rows`, rows of zeros
-    are dropped on the way.
+    All leading axes of operands and results together are the rows; inside, every value is `tensor<?xKxf32>`, or codes
+    in the place of f32: some rows of K features. `rows_of` says for each result which operand has the same leading
+    axes. Only constants are used from outside. Layers run one after the other, groups of them `depth_first` in wide
+    tiles. With `dead_rows`, rows of zeros are dropped on the way.
 
     ```mlir
     %y = pebble.tile %x rows_of [0] schedule <widths = [16, 64]>
@@ -49,12 +50,12 @@ class TileOp(IRDLOperation):
 
     name = "pebble.tile"
 
-    inputs = var_operand_def(DENSE_TENSOR)
+    inputs = var_operand_def(DENSE_TENSOR | CODE_TENSOR)
     rows_of = prop_def(DenseArrayBase.constr(i64))
     schedule = prop_def(ScheduleAttr)
     depth_first = opt_prop_def(DepthFirstAttr)
     dead_rows = opt_prop_def(DeadRowsAttr)
-    outputs = var_result_def(DENSE_TENSOR)
+    outputs = var_result_def(DENSE_TENSOR | CODE_TENSOR)
     body = region_def("single_block")
 
     traits = traits_def(Pure())
@@ -132,7 +133,8 @@ def _verify_leading_axes(op: TileOp) -> None:
 
 def tile_type(value: SSAValue) -> Attribute:
     """Return the type inside a tile of a value outside: some rows of its features (a scalar has one feature)."""
-    return f32_tensor((DYNAMIC, (shape_of(value) or (1,))[-1]))
+    shape, codes = (DYNAMIC, (shape_of(value) or (1,))[-1]), codes_in(value.type)
+    return f32_tensor(shape) if codes is None else code_tensor(codes, shape)
 
 
 def _verify_boundary(word: str, outer: Sequence[SSAValue], inner: Sequence[SSAValue]) -> None:

@@ -17,14 +17,14 @@ from .layers import LinearOp
 def chain_of(body: Block) -> list[LinearOp]:
     """Return the layers of a tile's body that is nothing but a chain of them from its argument to its result.
 
-    Nothing is returned for any other body.
+    Nothing is returned for any other body, nor for layers on codes.
     """
     *ops, end = body.ops
     if len(body.args) != 1 or len(end.operands) != 1:
         return []
     layers: list[LinearOp] = []
     reader = only_reader(body.args[0])
-    while isinstance(reader, LinearOp):
+    while isinstance(reader, LinearOp) and reader.times is None:
         layers.append(reader)
         reader = only_reader(reader.result)
     return layers if reader is end and len(layers) == len(ops) else []

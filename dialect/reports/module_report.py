@@ -8,12 +8,11 @@ from xdsl.ir import Operation
 from ..ops.constants import SparseConstantOp
 from ..ops.images import Conv2dOp, QuantizedConv2dOp, image_shape
 from ..ops.layers import LinearOp
-from ..ops.quantized_layers import QuantizedLayersOp
 from ..provenance import ORDER, SEARCH, node_name
 from ..tensors import shape_of
 from .layer_numbers import LayerNumbers, connection_count, layer_numbers
 from .layer_report import LayerReport, Report
-from .quantized_report import quantized_conv_report, quantized_reports
+from .quantized_report import quantized_conv_report, quantized_report
 
 
 def module_report(module: ModuleOp) -> Report:
@@ -25,10 +24,10 @@ def layer_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
     """Return a line for each linear layer of `module`, in the order of execution."""
     known, reports = layer_numbers(module), list[LayerReport]()
     for op in module.walk():
-        if isinstance(op, LinearOp | Conv2dOp):
+        if isinstance(op, LinearOp) and op.codes is not None:
+            reports.append(quantized_report(op))
+        elif isinstance(op, LinearOp | Conv2dOp):
             reports.append(_report(op, node_name(op) or f"linear_{len(reports)}", known[op]))
-        elif isinstance(op, QuantizedLayersOp):
-            reports += quantized_reports(op)
         elif isinstance(op, QuantizedConv2dOp):
             reports.append(quantized_conv_report(op, window_text(op)))
     return tuple(reports)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
@@ -11,16 +10,15 @@ from xdsl.ir import Operation, SSAValue
 from ..attributes.activations import OF_FEW_INSTRUCTIONS
 from ..ops.attention import Attention
 from ..ops.constants import SparseConstantOp, constant_array
-from ..ops.elementwise import ActivateOp, AddOp, MulOp
+from ..ops.elementwise import ActivateOp, AddOp, ConvertOp, MulOp
 from ..ops.images import Conv2dOp, Depthwise2dOp, QuantizedConv2dOp, image_shape
 from ..ops.layers import LinearOp
 from ..ops.movement import ConcatOp, ReshapeOp, SplitOp
-from ..ops.quantized_layers import QuantizedLayersOp
 from ..ops.sparse_network import SparseNetworkOp
 from ..provenance import node_name
 from ..tensors import shape_of
 
-Layer = LinearOp | Conv2dOp | QuantizedConv2dOp | QuantizedLayersOp
+Layer = LinearOp | Conv2dOp | QuantizedConv2dOp
 
 
 class AttentionReport(NamedTuple):
@@ -72,12 +70,13 @@ def network_reports(module: ModuleOp) -> tuple[NetworkReport, ...]:
 
 def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
     layers = [inner for inner in op.body.block.ops if isinstance(inner, Layer)]
-    weights = [weight for layer in layers for weight in _weights(layer)]
+    weights = [layer.weight for layer in layers]
+    linears = [layer for layer in layers if isinstance(layer, LinearOp)]
     connections = sum(map(_connections, weights))
     possible = sum(inputs * outputs for inputs, outputs in map(shape_of, weights))
     return NetworkReport(
         name=node_name(op) or f"network_{index}",
-        operators=sum(1 for inner in op.body.block.ops if inner.results),
+        operators=sum(1 for inner in op.body.block.ops if inner.results and not isinstance(inner, ConvertOp)),
         layers=len(weights),
         connections=connections,
         density=connections / possible if possible else 0.0,
@@ -88,8 +87,8 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
         image_us=op.image_us.value.data if op.image_us is not None else 0.0,
         dense_image_us=op.dense_image_us.value.data if op.dense_image_us is not None else 0.0,
         image_products=sum(map(_products, op.body.block.ops)),
-        integer_layers=tuple(chain.from_iterable(map(_integer_layers, layers))),
-        float_layers=tuple(_sizes(layer) for layer in layers if isinstance(layer, LinearOp)),
+        integer_layers=tuple(_sizes(layer) for layer in linears if layer.codes is not None),
+        float_layers=tuple(_sizes(layer) for layer in linears if layer.codes is None),
         attentions=tuple(_attention(inner) for inner in op.body.block.ops if isinstance(inner, Attention)),
     )
 
@@ -113,14 +112,9 @@ def _sizes(layer: LinearOp) -> tuple[int, int]:
     return inputs, outputs
 
 
-def _integer_layers(layer: Layer) -> list[tuple[int, int]]:
-    layers = layer.layers if isinstance(layer, QuantizedLayersOp) else ()
-    return [(one.inputs, one.outputs) for one in layers]
-
-
 def _features(op: Operation) -> int:
     """Return the values of a row that an operator yields; none for a layer, and for what only moves."""
-    if isinstance(op, LinearOp | QuantizedLayersOp | ReshapeOp | SplitOp):
+    if isinstance(op, LinearOp | ConvertOp | ReshapeOp | SplitOp):
         return 0
     return sum(max(0, shape_of(result)[-1]) for result in op.results if shape_of(result))
 
@@ -139,10 +133,6 @@ def _predicted_us(layers: Sequence[Layer]) -> dict[str, float]:
     times = [layer.kernel.predicted if layer.kernel is not None else dict[int, float]() for layer in layers]
     widths = set[int].intersection(*({*one} for one in times)) if times else set[int]()
     return {str(width): sum(one[width] for one in times) for width in sorted(widths)}
-
-
-def _weights(layer: Layer) -> list[SSAValue]:
-    return [one.weight for one in layer.layers] if isinstance(layer, QuantizedLayersOp) else [layer.weight]
 
 
 def _connections(weight: SSAValue) -> int:

@@ -7,14 +7,14 @@ from xdsl.ir import SSAValue
 from ..attributes.kernels import KernelAttr
 from ..ops.constants import ConstantOp, SparseConstantOp
 from ..ops.images import QuantizedConv2dOp
-from ..ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from ..ops.layers import LinearOp
+from ..ops.quantized_layers import QuantizedLayer
 from .layer_report import LayerReport
 
 
-def quantized_reports(op: QuantizedLayersOp) -> list[LayerReport]:
-    """Return a line for each layer; times of all together are parted by connections."""
-    counts = [_connections(layer.weight) for layer in op.layers]
-    return [_report(op, index, count, count / max(1, sum(counts))) for index, count in enumerate(counts)]
+def quantized_report(op: LinearOp) -> LayerReport:
+    """Return the line of a linear layer."""
+    return _line(op.on_codes, op.kernel, "")
 
 
 def _connections(weight: SSAValue) -> int:
@@ -27,20 +27,15 @@ def _connections(weight: SSAValue) -> int:
 
 def quantized_conv_report(op: QuantizedConv2dOp, window: str) -> LayerReport:
     """Return the line of a convolution, whose times are those of a tile of pixels; `window` says what it reads."""
-    line, kernel = _line(op.layer, op.kernel, (_connections(op.weight), 1.0), f"; {window}"), op.kernel
+    line, kernel = _line(op.layer, op.kernel, f"; {window}"), op.kernel
     # the family is used for tiles of pixels alone
     families = {} if kernel is None else {str(width): line.kernel for width in kernel.predicted}
     return replace(line, families=families)
 
 
-def _report(op: QuantizedLayersOp, index: int, connections: int, share: float) -> LayerReport:
-    return _line(op.layers[index], op.kernel, (connections, share), "")
-
-
-def _line(layer: QuantizedLayer, kernel: KernelAttr | None, part: tuple[int, float], more: str) -> LayerReport:
-    """Return a line for a layer of so many connections, which has a share of the predicted times."""
-    connections, share = part
-    size = layer.inputs * layer.outputs
+def _line(layer: QuantizedLayer, kernel: KernelAttr | None, more: str) -> LayerReport:
+    """Return a line for a layer."""
+    connections, size = _connections(layer.weight), layer.inputs * layer.outputs
     families = {} if kernel is None else {str(width): family for width, family in kernel.choices.items()}
     starts = [family if width == "1" else f"{family} from {width}" for width, family in families.items()]
     predicted = dict[int, float]() if kernel is None else kernel.predicted
@@ -54,7 +49,7 @@ def _line(layer: QuantizedLayer, kernel: KernelAttr | None, part: tuple[int, flo
         kernel=", ".join(starts),
         reason="" if kernel is None else f"{kernel.reason}{more}",
         families=families,
-        predicted_us={str(width): share * time for width, time in predicted.items()},
+        predicted_us={str(width): time for width, time in predicted.items()},
         measured_us={},
         predicted_bytes={str(width): 2.0 * connections + width * (layer.inputs + layer.outputs) for width in predicted},
         at_most=(),

@@ -1,28 +1,32 @@
-"""Semantics of quantized layers, on numpy arrays: sums of integers, all else in float32 whatever the dtype of x."""
+"""Semantics of codes and of layers on them: sums of integers, all else in float32, whatever the dtype of x."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from ..attributes.activations import Floats, activate
-from ..attributes.codes import CodesAttr
-from ..ops.quantized_layers import PARAMETERS, QuantizedLayer, QuantizedLayersOp
+from ..attributes.codes import CodesAttr, codes_in
+from ..ops.elementwise import ConvertOp
+from ..ops.layers import LinearOp
+from ..ops.quantized_layers import QuantizedLayer
 
 
-def run_quantized_layers(op: QuantizedLayersOp, x: Floats, *parameters: Floats) -> Floats:
-    """Return the result of the layers for rows [..., K]; bytes are codes, whatever their dtype."""
-    values = x.astype(np.float32)
-    if op.is_dynamic:
-        return _run_dynamic(op.layers[0], values, parameters).astype(x.dtype)
-    following = [*op.codes.data[1:], None][: len(op.layers)]
-    first = op.codes.data[0]
-    steps = values - np.float32(first.zero) if op.reads_bytes else first.steps(values / np.float32(first.scale))
-    for index, (layer, codes) in enumerate(zip(op.layers, following, strict=True)):
-        steps = run_layer(layer, steps, parameters[PARAMETERS * index : PARAMETERS * (index + 1)], codes)
-        values = steps if codes is None else steps * np.float32(codes.scale)
-    if op.yields_bytes and op.output is not None:
-        return (steps + np.float32(op.output.zero)).astype(x.dtype)
-    return values.astype(x.dtype)
+def run_convert(op: ConvertOp, x: Floats) -> Floats:
+    """Return the codes of floats, or the floats of codes, in the dtype of what is given."""
+    codes, values = op.codes, x.astype(np.float32)
+    scale, zero = np.float32(codes.scale), np.float32(codes.zero)
+    return (codes.steps(values / scale) + zero if op.rounds else (values - zero) * scale).astype(x.dtype)
+
+
+def run_linear(op: LinearOp, x: Floats, *parameters: Floats) -> Floats:
+    """Return the result of a layer of codes for rows [..., K]: floats, or codes."""
+    layer, output, values = op.on_codes, codes_in(op.result.type), x.astype(np.float32)
+    weight, *bias, multiplier = parameters
+    added = bias[0] if bias else np.zeros(layer.outputs, np.float32)
+    if op.finds_codes:
+        return run_dynamic_layer(layer, *dynamic_steps(values), (weight, added, multiplier)).astype(x.dtype)
+    result = run_layer(layer, values - np.float32(layer.codes.zero), (weight, added, multiplier), output)
+    return (result if output is None else result + np.float32(output.zero)).astype(x.dtype)
 
 
 def run_layer(layer: QuantizedLayer, steps: Floats, parameters: Sequence[Floats], codes: CodesAttr | None) -> Floats:
@@ -35,10 +39,6 @@ def run_layer(layer: QuantizedLayer, steps: Floats, parameters: Sequence[Floats]
         return _next_steps(layer, totals, multiplier.astype(np.float32), codes)
     values = totals * multiplier.astype(np.float32)
     return values if layer.activation is None else activate(layer.activation, values)
-
-
-def _run_dynamic(layer: QuantizedLayer, x: Floats, parameters: Sequence[Floats]) -> Floats:
-    return run_dynamic_layer(layer, *dynamic_steps(x), parameters)
 
 
 def dynamic_steps(x: Floats) -> tuple[Floats, np.float32]:
@@ -58,13 +58,8 @@ def run_dynamic_layer(layer: QuantizedLayer, steps: Floats, scale: np.float32, p
     return values if layer.activation is None else activate(layer.activation, values)
 
 
-def rounds_sums(layer: QuantizedLayer) -> bool:
-    """Return whether the sums of a layer are rounded to codes by one multiplication."""
-    return layer.activation is None or layer.activation.kind == "relu"
-
-
 def _next_steps(layer: QuantizedLayer, totals: Floats, multiplier: Floats, codes: CodesAttr) -> Floats:
-    if rounds_sums(layer):
+    if layer.rounds_sums:
         steps = codes.steps(np.multiply(totals, multiplier / np.float32(codes.scale), dtype=np.float32))
         return steps if layer.activation is None else np.maximum(steps, 0)
     values = totals * multiplier

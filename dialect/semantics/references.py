@@ -11,7 +11,7 @@ from ...foundation.extensible_table import ExtensibleTable
 from ..attributes.activations import ActivationAttr, Floats, activate
 from ..ops.attention import Attention, AttentionOp, PastAttentionOp
 from ..ops.constants import SparseConstantOp
-from ..ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from ..ops.elementwise import ActivateOp, AddOp, ConvertOp, DivOp, MulOp, PreluOp, SubOp
 from ..ops.graphs import LOWEST, AggregateOp, AttendEdgesOp, EdgeListOp, SortEdgesOp
 from ..ops.grouped_layers import GroupedLayersOp
 from ..ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
@@ -27,19 +27,20 @@ from ..ops.layers import (
 )
 from ..ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp
 from ..ops.network import NetworkOp
-from ..ops.quantized_layers import QuantizedLayersOp
 from ..ops.training.gradients import SampledProductOp, SumRowsOp
 from ..tensors import shape_of
 from .array_operators import OPERATORS, Array
 from .images import conv2d, depthwise2d, pool2d, quantized_conv2d, resample2d
 from .network import run_network
-from .quantized import run_quantized_layers
+from .quantized import run_convert, run_linear
 
 Reference = Callable[..., Floats | Sequence[Floats]]
 """(op, an array for each operand) -> the result, or an array for each result."""
 
 
-def _linear(op: LinearOp, x: Floats, weight: Floats, bias: Floats | None = None) -> Floats:
+def _linear(op: LinearOp, x: Floats, weight: Floats, bias: Floats | None = None, *rest: Floats) -> Floats:
+    if op.times is not None:
+        return run_linear(op, x, weight, *([] if bias is None else [bias]), *rest)
     if op.is_rounded:
         x, weight = (rounded_to_bfloat(one.astype(np.float32)).astype(one.dtype) for one in (x, weight))
     product = x @ weight
@@ -235,6 +236,7 @@ def _grouped_layers(op: GroupedLayersOp, x: Floats, *parameters: Floats) -> Floa
 REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
     {
         LinearOp: _linear,
+        ConvertOp: run_convert,
         ActivateOp: _activate,
         AddOp: _elementwise(np.add),
         SubOp: _elementwise(np.subtract),
@@ -268,7 +270,6 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         NetworkOp: _network,
         GroupedLayersOp: _grouped_layers,
         QuantizedConv2dOp: quantized_conv2d,
-        QuantizedLayersOp: run_quantized_layers,
     }
 )
 """References of the ops that have no body and are no constants, by op type."""

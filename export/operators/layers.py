@@ -14,6 +14,7 @@ from ...dialect.ops.layers import LinearOp
 from ...dialect.tensors import DYNAMIC, Shape, shape_of
 from ..writing.node_builder import NodeBuilder
 from .elementwise import emit_activation
+from .quantized import emit_linear_on_codes
 
 GEMM_WITHOUT_C = 11
 """The opset from which Gemm may come without C."""
@@ -21,6 +22,8 @@ GEMM_WITHOUT_C = 11
 
 def emit_linear(op: LinearOp, builder: NodeBuilder) -> tuple[ir.Value]:
     """Gemm for matrices; MatMul and Add for any other rank, which Gemm refuses. The weight is rounded already."""
+    if op.times is not None:
+        return emit_linear_on_codes(op, builder)
     x = builder.operand(op.x)
     if op.is_rounded:
         x = emit_activation(ActivationAttr("bfloat16"), x, builder)

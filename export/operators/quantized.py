@@ -15,13 +15,16 @@ from typing import Final, NamedTuple
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
-from ...dialect.attributes.codes import CodesAttr
+from ...dialect.attributes.codes import CodesAttr, codes_in
 from ...dialect.ops.constants import constant_array
+from ...dialect.ops.elementwise import ConvertOp
+from ...dialect.ops.foreign import ForeignOp
 from ...dialect.ops.images import QuantizedConv2dOp
-from ...dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
-from ...dialect.semantics.quantized import rounds_sums
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.quantized_layers import QuantizedLayer
+from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.tensors import shape_of
 from ...foundation.rounded_inverses import factors_of
 from ..writing.node_builder import NodeBuilder
@@ -32,24 +35,29 @@ AXES_SINCE: Final = 13
 """The opset from which DequantizeLinear has a scale an output."""
 
 
-def emit_quantized_layers(op: QuantizedLayersOp, builder: NodeBuilder) -> tuple[ir.Value]:
-    """Layer after layer, each of which takes codes; those inside are unsigned, for which runtimes have kernels."""
-    value = builder.operand(op.x)
-    if op.is_dynamic:
-        return (_activated(op.layers[0], dynamic_sums(op.layers[0], value, None, builder), builder),)
-    codes = [_unsigned(one) for one in op.codes.data]
-    if op.reads_bytes:
-        codes[0] = op.codes.data[0]
-    else:
-        value = _codes(value, codes[0].scale, codes[0], builder)
-    if op.yields_bytes:
-        codes[-1] = op.codes.data[-1]
-    rank = len(shape_of(op.x))
-    for layer, own, following in zip(op.layers, codes, [*codes[1:], None], strict=False):
-        value = _Emission(layer._replace(codes=own), following, rank, None, builder).emit(value)
-    if op.output is not None and not op.yields_bytes:
-        value = _floats(value, codes[-1], builder)
-    return (value,)
+def emit_convert(op: ConvertOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """QuantizeLinear or DequantizeLinear."""
+    value, codes = builder.operand(op.x), written_codes(op.result if op.rounds else op.x)
+    assert codes is not None
+    return (_codes(value, codes.scale, codes, builder) if op.rounds else _floats(value, codes, builder),)
+
+
+def emit_linear_on_codes(op: LinearOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """A layer that takes codes, and yields them where it is rounded."""
+    value, layer = builder.operand(op.x), op.on_codes
+    if op.finds_codes:
+        return (_activated(layer, dynamic_sums(layer, value, None, builder), builder),)
+    codes, following = written_codes(op.x), written_codes(op.result)
+    assert codes is not None
+    return (_Emission(layer._replace(codes=codes), following, len(shape_of(op.x)), None, builder).emit(value),)
+
+
+def written_codes(value: SSAValue) -> CodesAttr | None:
+    """Return the codes of a value in a file: unsigned, for which runtimes have kernels, unless others read them."""
+    codes = codes_in(value.type)
+    ends = isinstance(value, BlockArgument) or isinstance(value.owner, ForeignOp | SparseNetworkOp)
+    ends = ends or any(not isinstance(use.operation, LinearOp | ConvertOp) for use in value.uses)
+    return codes if codes is None or ends else _unsigned(codes)
 
 
 def emit_quantized_conv2d(op: QuantizedConv2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
@@ -80,7 +88,7 @@ class _Emission(NamedTuple):
         if scales is not None:
             value = self._product(codes, scales)
         else:
-            in_steps = following if rounds_sums(self.layer) else None
+            in_steps = following if self.layer.rounds_sums else None
             value = scaled_sums(self.layer, codes, in_steps, self.window, self.builder)
             step = step if in_steps is None else 1.0
         value = _activated(self._saturated, value, self.builder)
@@ -89,7 +97,7 @@ class _Emission(NamedTuple):
     @property
     def _saturated(self) -> QuantizedLayer:
         """The layer without a relu that its codes make by their least one."""
-        falls = self.following is not None and self.following.zero == self.following.least and rounds_sums(self.layer)
+        falls = self.following is not None and self.following.zero == self.following.least and self.layer.rounds_sums
         return self.layer._replace(activation=None) if falls else self.layer
 
     def _scales_of_weight(self) -> NDArray[np.float32] | None:
@@ -100,11 +108,11 @@ class _Emission(NamedTuple):
         """
         activation = self._saturated.activation
         signed = any(one is not None and one.kind != "u8" for one in (self.layer.codes, self.following))
-        if signed or (self.following is not None and activation is not None and rounds_sums(self.layer)):
+        if signed or (self.following is not None and activation is not None and self.layer.rounds_sums):
             return None
         if self.window is not None and (self.following is None or activation is not None):
             return None
-        multiplier, bias = (constant_array(value) for value in (self.layer.multiplier, self.layer.bias))
+        multiplier, bias = constant_array(self.layer.multiplier), self.layer.added
         if multiplier is None or (self.window is None and self.rank > 2 and np.any(bias)):
             return None
         scales = factors_of(multiplier, self.layer.codes.scale)
@@ -114,7 +122,7 @@ class _Emission(NamedTuple):
     def _product(self, codes: ir.Value, scales: NDArray[np.float32]) -> ir.Value:
         """Return the product of floats, with its bias if there is one."""
         builder, layer, attributes = self.builder, self.layer, {} if self.window is None else self.window.attributes
-        x, bias = _floats(codes, layer.codes, builder), constant_array(layer.bias)
+        x, bias = _floats(codes, layer.codes, builder), layer.added
         weight = IntegerMatrix.of(layer.weight, self.window, builder)
         values, zero = weight.codes(builder, self.window, signed=weight.is_signed)
         if not zero.ndim and not np.any(scales != scales[:1]):
@@ -124,7 +132,7 @@ class _Emission(NamedTuple):
         weight_zero = builder.initializers.literal(zeros)
         axis = {"axis": 1 if self.window is None else 0} if scales.ndim else {}
         w = builder.node("DequantizeLinear", values, step, weight_zero, **axis)
-        if not np.any(bias):
+        if layer.bias is None or not np.any(bias):
             return builder.node("MatMul" if self.window is None else "Conv", x, w, **attributes)
         integers = builder.node("Cast", builder.operand(layer.bias), to=int(ir.DataType.INT32))
         steps = builder.node("Mul", step, builder.scalar(layer.codes.scale))
@@ -161,7 +169,7 @@ def scaled_sums(
     those of onnxruntime's integer kernels: a product that is divided afterwards may be another float.
     """
     sums = _sums(layer, codes, zero_of(layer.codes, builder), window, builder)
-    if np.any(constant_array(layer.bias)):
+    if layer.bias is not None and np.any(layer.added):
         bias = builder.node("Cast", _by_output(layer.bias, window, builder), to=int(ir.DataType.INT32))
         sums = builder.node("Add", sums, bias)
     multiplier = _multiplier(layer, window, builder)
@@ -175,7 +183,7 @@ def dynamic_sums(layer: QuantizedLayer, value: ir.Value, window: Window | None, 
     codes, scale, zero = builder.parts("DynamicQuantizeLinear", [value], 3)
     sums = builder.node("Cast", _sums(layer, codes, zero, window, builder), to=int(ir.DataType.FLOAT))
     values = builder.node("Mul", sums, builder.node("Mul", scale, _multiplier(layer, window, builder)))
-    if not np.any(constant_array(layer.bias)):
+    if layer.bias is None or not np.any(layer.added):
         return values
     return builder.node("Add", values, _by_output(layer.bias, window, builder))
 

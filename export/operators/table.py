@@ -7,7 +7,7 @@ import onnx_ir as ir
 from xdsl.ir import Operation
 
 from ...dialect.ops.attention import AttentionOp, PastAttentionOp
-from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, PreluOp, SubOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, ConvertOp, DivOp, MulOp, PreluOp, SubOp
 from ...dialect.ops.graphs import AggregateOp, AttendEdgesOp, EdgeListOp, SortEdgesOp
 from ...dialect.ops.grouped_layers import GroupedLayersOp
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
@@ -22,7 +22,6 @@ from ...dialect.ops.layers import (
     SoftmaxOp,
 )
 from ...dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp
-from ...dialect.ops.quantized_layers import QuantizedLayersOp
 from ...foundation.extensible_table import ExtensibleTable
 from ..writing.node_builder import NodeBuilder
 from .attention import emit_attention
@@ -45,7 +44,7 @@ from .normalization import (
     emit_rms_norm,
     emit_softmax,
 )
-from .quantized import emit_quantized_conv2d, emit_quantized_layers
+from .quantized import emit_convert, emit_quantized_conv2d
 
 Emitter = Callable[[Any, NodeBuilder], Sequence[ir.Value]]
 """Adds the nodes for an op to a builder and returns one ONNX value for each of the op's results."""
@@ -55,7 +54,7 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
         LinearOp: emit_linear,
         GroupedLayersOp: emit_grouped_layers,
         QuantizedConv2dOp: emit_quantized_conv2d,
-        QuantizedLayersOp: emit_quantized_layers,
+        ConvertOp: emit_convert,
         ActivateOp: emit_activate,
         AddOp: emit_binary,
         SubOp: emit_binary,

@@ -13,10 +13,11 @@ import onnx
 import onnx_ir as ir
 from xdsl.ir import SSAValue
 
+from ...dialect.attributes.codes import codes_in
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.foreign import INT64
 from ...dialect.ops.sparse_network import SparseNetworkOp
-from ...dialect.tensors import DYNAMIC, byte_kind, shape_of
+from ...dialect.tensors import DYNAMIC, shape_of
 from ...frontend.reading.model_file import OVERRIDABLE_SINCE
 from ...frontend.reading.raised_opset import raising_obstacle
 from ...sparse.csr import CscMatrix
@@ -169,8 +170,10 @@ def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
 
 def _described(name: str | None, words: list[str], value: SSAValue) -> onnx.ValueInfoProto:
     sizes = [int(word) if word.isdecimal() else word or None for word in words]
-    codes = byte_kind(value.type)
-    kind = ELEMENT_TYPES[codes] if codes else onnx.TensorProto.INT64 if value.type == INT64 else onnx.TensorProto.FLOAT
+    codes = codes_in(value.type)
+    kind = onnx.TensorProto.INT64 if value.type == INT64 else onnx.TensorProto.FLOAT
+    if codes is not None:
+        kind = ELEMENT_TYPES[codes.kind]
     return onnx.helper.make_tensor_value_info(name or "", kind, sizes)
 
 
@@ -228,7 +231,7 @@ class SparseNetworks:
             "activations": len(operands),
             "format": FORMAT,
         }
-        yields_codes = any(byte_kind(value.type) for value in op.outputs)
+        yields_codes = any(codes_in(value.type) is not None for value in op.outputs)
         first = CODES_OP_TYPE if yields_codes else OP_TYPE
         op_type = self._op_types.get(network) or self._add_function(network, body, list(attributes), first)
         return ir.Node(

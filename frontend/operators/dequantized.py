@@ -1,4 +1,4 @@
-"""Floats of codes: what rounds them is part of a layer, or an activation by itself."""
+"""Floats of codes: an activation rounds them."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -10,7 +10,7 @@ from ...dialect.ops.constants import constant_array
 from ...dialect.ops.elementwise import ActivateOp
 from ...dialect.ops.foreign import ForeignOp
 from ...dialect.ops.images import QuantizedConv2dOp
-from ...dialect.ops.quantized_layers import QuantizedLayersOp
+from ...dialect.ops.layers import LinearOp
 from ...foundation.rounded_inverses import dividend_of
 from .conversion import Conversion, Converter, NotCovered
 from .quantized import codes_of, dequantized_codes, floats_of, has_zero
@@ -18,7 +18,7 @@ from .quantized_operands import Codes, fault_of_codes, made_by, number_of, yield
 
 
 def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
-    """Return the floats of codes: a layer that is rounded to them, or whatever is, rounded.
+    """Return the floats of codes: whatever is rounded to them, rounded.
 
     Raises:
         NotCovered: it is something else.
@@ -58,20 +58,23 @@ def _rounded_steps(conversion: Conversion) -> SSAValue | None:
     activation = owner.activation if isinstance(owner, ActivateOp) and owner.activation.kind == "relu" else None
     if activation is not None and isinstance(owner, ActivateOp):
         value = owner.x
-    layers = value.owner
-    if not isinstance(layers, QuantizedConv2dOp | QuantizedLayersOp) or layers.output is not None:
-        return None
-    layer = layers.layer if isinstance(layers, QuantizedConv2dOp) else layers.layers[-1]
+    match value.owner:
+        case QuantizedConv2dOp(output=None) as before:
+            layer = before.layer
+        case LinearOp(codes=CodesAttr()) as before:
+            layer = before.on_codes
+        case _:
+            return None
     divided = constant_array(layer.multiplier)
-    before = None if divided is None else dividend_of(divided, size)
-    if before is None or layer.activation is not None:
+    whole = None if divided is None else dividend_of(divided, size)
+    if whole is None or layer.activation is not None:
         return None
     conversion.replaces(codes.nodes)
-    layer = layer._replace(multiplier=conversion.emit_constant(before, ""))
-    if isinstance(layers, QuantizedConv2dOp):
-        made = conversion.emit(QuantizedConv2dOp(layers.x, layer, layers.window)).result
+    layer = layer._replace(multiplier=conversion.emit_constant(whole, ""))
+    if isinstance(before, QuantizedConv2dOp):
+        made = conversion.emit(QuantizedConv2dOp(before.x, layer, before.window)).result
     else:
-        made = conversion.emit(QuantizedLayersOp(layers.x, [*layers.layers[:-1], layer])).result
+        made = conversion.emit(LinearOp.of_codes(before.x, layer)).result
     if activation is not None:
         made = conversion.emit(ActivateOp(made, activation)).result
     rounded = CodesAttr(codes.codes.kind, size, codes.codes.zero)

@@ -1,9 +1,9 @@
 """Quantized linear layers, in each of the forms in which quantizers and runtimes write them.
 
 `Gemm` or `MatMul` of two DequantizeLinear, `MatMulInteger` with Add, Cast and Mul behind it, `QGemm`, `QLinearMatMul`
-and `MatMulIntegerToFloat` all become `pebble.quantized_layers`, whose operands and results are floats: what they are
-rounded to is part of the op. Where codes pass from node to node, the nodes that yield them stand as long as others read
-them, and the layer is made where its floats, or those of a later layer, are asked for.
+and `MatMulIntegerToFloat` all become `pebble.linear` of the codes that `pebble.convert` makes of floats. Where codes
+pass from node to node, the nodes that yield them stand as long as others read them, and the layer is made where its
+floats, or those of a later layer, are asked for.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,9 @@ from xdsl.ir import SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.attributes.codes import CodesAttr
-from ...dialect.ops.elementwise import ActivateOp, AddOp
-from ...dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer, QuantizedLayersOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, ConvertOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer
 from ...kernels.byte_times import gains
 from ...sparse.densities import STORED_SPARSE
 from .conversion import Conversion, Converter, NotCovered, YieldsCodes
@@ -99,8 +100,7 @@ def convert_scaled(conversion: Conversion) -> Sequence[SSAValue]:
     if bias is not None:
         bias = np.broadcast_to(bias.reshape(-1), weight.scale.shape)
     kept = codes._replace(nodes=(*codes.nodes, *found.nodes, *weight.nodes, product))
-    layer = _layer(conversion, kept, weight, multiplier.astype(np.float32), bias)
-    return [conversion.emit(QuantizedLayersOp(codes.floats, [layer])).result]
+    return [_linear(conversion, kept, weight, multiplier.astype(np.float32), bias)]
 
 
 def check_scales(found: ScaledSums, codes: Codes) -> None:
@@ -260,9 +260,10 @@ def _activated_codes(conversion: Conversion, node: onnx_ir.Node, codes: CodesAtt
 def floats_of(conversion: Conversion, codes: Codes) -> SSAValue:
     """Return values rounded to codes that are given: a layer that rounds its own, or an activation."""
     owner = codes.floats.owner
-    if not isinstance(owner, QuantizedLayersOp) or owner.output is not None or owner.is_dynamic:
+    if not isinstance(owner, LinearOp) or owner.codes is None or owner.finds_codes:
         return conversion.emit(ActivateOp(codes.floats, codes.codes.rounding)).result
-    return conversion.emit(QuantizedLayersOp(owner.x, owner.layers, codes.codes)).result
+    rounded = conversion.emit(LinearOp.of_codes(owner.x, owner.on_codes, codes.codes))
+    return conversion.emit(ConvertOp(rounded.result)).result
 
 
 def _of_qgemm(conversion: Conversion, node: onnx_ir.Node) -> SSAValue:
@@ -300,18 +301,17 @@ def _emit(conversion: Conversion, codes: Codes, weight: IntegerWeight, addend: A
     """Return the floats of a layer whose multiplier is that of its codes times the scale of its weight."""
     multiplier = np.float32(codes.codes.scale) * weight.scale
     kept = codes._replace(nodes=(*codes.nodes, *weight.nodes, *addend.nodes))
-    layer = _layer(conversion, kept, weight, multiplier, addend.integers)
-    result = conversion.emit(QuantizedLayersOp(codes.floats, [layer])).result
+    result = _linear(conversion, kept, weight, multiplier, addend.integers)
     # a layer with dynamic codes takes it as its own later
     if addend.floats is not None:
         result = conversion.emit(AddOp(result, conversion.emit_constant(addend.floats, ""))).result
     return result
 
 
-def _layer(
+def _linear(
     conversion: Conversion, codes: Codes, weight: IntegerWeight, multiplier: Floats, bias: Integers | None
-) -> QuantizedLayer:
-    """Return a layer, whose constants are emitted.
+) -> SSAValue:
+    """Return the floats of a layer.
 
     Raises:
         NotCovered: it is none of ours, or none that gains where nodes may stay.
@@ -325,7 +325,10 @@ def _layer(
     if conversion.scope.only_gaining and not gains(weight.matrix):
         raise NotCovered(NO_KERNEL_OF_BYTES)
     conversion.replaces(codes.nodes)
-    return emit_layer(conversion, codes.codes, weight, multiplier, bias)
+    layer, x = emit_layer(conversion, codes.codes, weight, multiplier, bias), codes.floats
+    if not codes.codes.is_dynamic:
+        x = conversion.emit(ConvertOp(x, codes.codes)).result
+    return conversion.emit(LinearOp.of_codes(x, layer)).result
 
 
 def emit_layer(

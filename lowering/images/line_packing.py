@@ -6,7 +6,6 @@ from xdsl.ir import Operation
 
 from ...dialect.ops.constants import constant_array
 from ...dialect.ops.images import QuantizedConv2dOp, WindowOp
-from ...dialect.semantics.quantized import rounds_sums
 from ...kernels import byte_quads
 from ...kernels.byte_quads import QuadForm
 from ...kernels.tile_widths import PIXELS
@@ -90,7 +89,7 @@ def packed_quads(form: QuadForm, blocks: int, op: Operation | None) -> Arrays:
     if op.output is not None:
         positive = op.activation is not None and op.activation.kind == "relu"
         bounds = CodeBounds.of(op.output, positive=positive).words()
-        if rounds_sums(layer):
+        if layer.rounds_sums:
             multiplier = multiplier / np.float32(op.output.scale)
     padding = (0, -weight.shape[1] % byte_quads.QUAD)
     if op.codes.is_dynamic:

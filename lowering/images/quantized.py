@@ -10,7 +10,6 @@ from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from ...dialect.ops.images import Pool2dOp, QuantizedConv2dOp, image_shape
-from ...dialect.semantics.quantized import rounds_sums
 from ...dialect.tensors import shape_of
 from ...kernels.byte_lookup import LookupForm
 from ...kernels.byte_quads import COLUMNS, QUAD, block_quads
@@ -42,7 +41,7 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
     form = LookupForm(WIDE_LANES, bytewise=multiplies_bytes(image.code.target))
     kind = "values" if op.output is None else "codes"
     end = LayerEnd(kind, op.activation, shape_of(op.weight)[1], adds=op.codes.is_dynamic)
-    if op.output is not None and rounds_sums(op.layer):
+    if op.output is not None and op.layer.rounds_sums:
         end = LayerEnd(end.kind, None, end.outputs)
     inputs = Blocks(blocks, block_quads(shape_of(op.weight)[0], blocks))
     kernel = quad_layer(image.code, form, end, inputs, FORMS[family])

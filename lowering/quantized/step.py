@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.codes import CodesAttr
+from ...dialect.ops.code_chain import CodeChain, chain_in
 from ...dialect.ops.constants import constant_array, constant_matrix
-from ...dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
-from ...dialect.semantics.quantized import rounds_sums
+from ...dialect.ops.quantized_layers import QuantizedLayer
 from ...dialect.symbolic_sizes import Size, product
 from ...dialect.tensors import shape_of
 from ...kernels import byte_lookup, byte_quads
@@ -56,9 +56,9 @@ ROWS_US: Final = 10.0
 """Microseconds of so many rows: only for how threads share them."""
 
 
-def quantized_rows(op: QuantizedLayersOp, sizes: SizeTable) -> Size:
+def quantized_rows(op: Operation, sizes: SizeTable) -> Size:
     """Return the rows of the step."""
-    return product(sizes.shapes[op.x][:-1])
+    return product(sizes.shapes[op.operands[0]][:-1])
 
 
 def quantized_tiles() -> TiledRows:
@@ -66,57 +66,57 @@ def quantized_tiles() -> TiledRows:
     return TiledRows((TileTime(SHARED_ROWS, 1, ROWS_US),), 1)
 
 
-def quantized_scratch_bytes(op: QuantizedLayersOp) -> int:
+def quantized_scratch_bytes(chain: CodeChain) -> int:
     """Return the bytes of scratch memory that a thread needs."""
-    widest = max(layer.outputs for layer in op.layers)
+    widest = max(layer.outputs for layer in chain.layers)
     # a layer whose codes are found at each call yields floats
-    rows = COLUMNS * (op.layers[-1].outputs + QUAD) if op.yields_bytes else 0
-    return _found_offset(op) + (found_bytes(_padded(widest)) if op.is_dynamic else rows)
+    rows = COLUMNS * (chain.layers[-1].outputs + QUAD) if chain.yields_bytes else 0
+    return _found_offset(chain) + (found_bytes(_padded(widest)) if chain.is_dynamic else rows)
 
 
-def _found_offset(op: QuantizedLayersOp) -> int:
+def _found_offset(chain: CodeChain) -> int:
     """Return the bytes of scratch memory before that of what is found at each call."""
     # code for CPUs without instructions for quads has a little too much
-    quads = sum(_word_bytes(layer.inputs) for layer in op.layers) + _sum_bytes(op)
-    quads += _word_bytes(op.layers[-1].outputs) if op.yields_bytes else 0
-    return _row_bytes(op) + (quads if _wants_quads(op) else 0)
+    quads = sum(_word_bytes(layer.inputs) for layer in chain.layers) + _sum_bytes(chain)
+    quads += _word_bytes(chain.layers[-1].outputs) if chain.yields_bytes else 0
+    return _row_bytes(chain) + (quads if _wants_quads(chain) else 0)
 
 
-def _sum_bytes(op: QuantizedLayersOp) -> int:
+def _sum_bytes(chain: CodeChain) -> int:
     """Return the bytes of sums, behind which those lie that pad records."""
-    return FLOAT_BYTES * COLUMNS * (max(layer.outputs for layer in op.layers) + 2 * QUAD)
+    return FLOAT_BYTES * COLUMNS * (max(layer.outputs for layer in chain.layers) + 2 * QUAD)
 
 
 def _padded(outputs: int) -> int:
     return -(-outputs // WIDE_LANES) * WIDE_LANES
 
 
-def has_quads(op: QuantizedLayersOp, target: CpuTarget) -> bool:
+def has_quads(chain: CodeChain, target: CpuTarget) -> bool:
     """Return whether many rows are done by quads."""
-    return _wants_quads(op) and multiplies_bytes(target)
+    return _wants_quads(chain) and multiplies_bytes(target)
 
 
-def _wants_quads(op: QuantizedLayersOp) -> bool:
-    return op.kernel is not None and op.kernel.family_at(COLUMNS) in FORMS
+def _wants_quads(chain: CodeChain) -> bool:
+    return chain.kernel is not None and chain.kernel.family_at(COLUMNS) in FORMS
 
 
-def _least_columns(op: QuantizedLayersOp) -> int:
+def _least_columns(chain: CodeChain) -> int:
     """Return the rows from which they are."""
-    assert op.kernel is not None
-    return min(rows for rows, family in op.kernel.choices.items() if family in FORMS)
+    assert chain.kernel is not None
+    return min(rows for rows, family in chain.kernel.choices.items() if family in FORMS)
 
 
-def _quad_form(op: QuantizedLayersOp) -> QuadForm:
-    assert op.kernel is not None
-    return FORMS[op.kernel.family_at(COLUMNS)]
+def _quad_form(chain: CodeChain) -> QuadForm:
+    assert chain.kernel is not None
+    return FORMS[chain.kernel.family_at(COLUMNS)]
 
 
-def _blocks(op: QuantizedLayersOp) -> int:
-    return 1 if op.kernel is None else op.kernel.blocks.get(op.kernel.family_at(COLUMNS), 1)
+def _blocks(chain: CodeChain) -> int:
+    return 1 if chain.kernel is None else chain.kernel.blocks.get(chain.kernel.family_at(COLUMNS), 1)
 
 
-def _row_bytes(op: QuantizedLayersOp) -> int:
-    return MOST_ROWS * sum(_stride(layer.inputs) for layer in op.layers)
+def _row_bytes(chain: CodeChain) -> int:
+    return MOST_ROWS * sum(_stride(layer.inputs) for layer in chain.layers)
 
 
 def _word_bytes(features: int) -> int:
@@ -134,7 +134,9 @@ class QuantizedStep:
     """The code of a step."""
 
     code: Code
-    op: QuantizedLayersOp
+    op: Operation
+    """The tile of the layers, or the layer by itself."""
+    chain: CodeChain
     constants: ConstantTable
     table: Pointers
     """The table of the addresses of packed constants."""
@@ -144,7 +146,7 @@ class QuantizedStep:
 
     def emit(self, x: Floats, y: Floats, begin: Number, end: Number) -> None:
         """Emit rows `begin` to `end`, some of them at a time."""
-        op, (inputs, outputs) = self.op, (shape_of(value)[-1] for value in (self.op.x, self.op.result))
+        chain, (inputs, outputs) = self.chain, (shape_of(value)[-1] for value in (self.chain.x, self.chain.result))
         if self.values is not None:
             # every thread finds it by itself: they would otherwise have to meet in between
             self._emit_range(x, self.values)
@@ -153,28 +155,28 @@ class QuantizedStep:
             count = (end - row).smaller(MOST_ROWS)
             source, target = (
                 Strided(buffer.cast(Bytes), row.constant(size * (1 if is_bytes else FLOAT_BYTES))).row(row)
-                for buffer, size, is_bytes in ((x, inputs, op.reads_bytes), (y, outputs, op.yields_bytes))
+                for buffer, size, is_bytes in ((x, inputs, chain.reads_bytes), (y, outputs, chain.yields_bytes))
             )
             self._emit_layers(source, target, count)
 
     def _emit_codes(self, x: Strided, codes: Strided, count: Number) -> None:
         """Emit the codes of the input: rounded, or as they are."""
-        features = self.op.layers[0].inputs
-        if self.op.reads_bytes:
-            call(copy_codes(self.code, features, signed=_is_signed(self.op.codes.data[0])), x, codes, count)
+        features = self.chain.layers[0].inputs
+        if self.chain.reads_bytes:
+            call(copy_codes(self.code, features, signed=_is_signed(self.chain.codes)), x, codes, count)
             return
         (bounds,) = self._pointers("bounds", 0, _input_bounds) if self.values is None else [self._found.bounds]
         call(quantizing(self.code, features), x, codes, bounds, count)
 
     @property
     def _found(self) -> FoundCodes:
-        return FoundCodes.at(self.scratch.after(_found_offset(self.op)), _padded(self.op.layers[0].outputs))
+        return FoundCodes.at(self.scratch.after(_found_offset(self.chain)), _padded(self.chain.layers[0].outputs))
 
     def _emit_range(self, x: Floats, values: Number) -> None:
         """Emit the search for the codes of the input."""
         *_, sums, multiplier, _ = self._pointers("lookup", 0, partial(_packed_lookups, self._form, 0))
         lanes = self._form.lanes
-        outputs = -(-self.op.layers[0].outputs // lanes) * lanes
+        outputs = -(-self.chain.layers[0].outputs // lanes) * lanes
         call(find_codes(self.code, lanes), x, values, sums, multiplier, outputs, self._found)
 
     def _with_found(self, packed: Sequence[Bytes]) -> Sequence[Value]:
@@ -197,16 +199,16 @@ class QuantizedStep:
                 self._emit_codes(x, buffers[0], count)
             self._emit_quads(x if self._are_words else buffers[0], y, count)
 
-        if has_quads(self.op, self.code.target):
-            branch(count >= _least_columns(self.op), many, few)
+        if has_quads(self.chain, self.code.target):
+            branch(count >= _least_columns(self.chain), many, few)
         else:
             few()
 
     @property
     def _are_words(self) -> bool:
         """Whether rows of the input are whole words of codes as layers take them."""
-        op = self.op
-        return op.reads_bytes and not _is_signed(op.codes.data[0]) and op.layers[0].inputs % QUAD == 0
+        chain = self.chain
+        return chain.reads_bytes and not _is_signed(chain.codes) and chain.layers[0].inputs % QUAD == 0
 
     @property
     def _form(self) -> LookupForm:
@@ -214,49 +216,49 @@ class QuantizedStep:
 
     def _emit_lookups(self, buffers: Sequence[Strided], y: Strided, count: Number) -> None:
         for index, (source, target) in enumerate(zip(buffers, [*buffers[1:], y], strict=True)):
-            stride = _stride(self.op.layers[index].inputs)
-            function = lookup_layer(self.code, self._form, layer_end(self.op, index), stride, self.op.kernel)
+            stride = _stride(self.chain.layers[index].inputs)
+            function = lookup_layer(self.code, self._form, layer_end(self.chain, index), stride, self.chain.kernel)
             packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index))
             call(function, source.address, target, self._with_found(packed), count)
-        if _reorders_outputs(self.op, self._form):
-            (places,) = self._pointers("places", len(self.op.layers) - 1, _places)
-            vectors = self.op.layers[-1].outputs // VECTOR
+        if _reorders_outputs(self.chain, self._form):
+            (places,) = self._pointers("places", len(self.chain.layers) - 1, _places)
+            vectors = self.chain.layers[-1].outputs // VECTOR
             call(placed_codes(self.code, vectors), y, places, count)
 
     def _emit_quads(self, x: Strided, y: Strided, count: Number) -> None:
         """Emit all layers for 64 columns, the last ones of which may repeat one."""
-        layers, quads = self.op.layers, _quad_form(self.op)
-        offsets = np.cumsum([_row_bytes(self.op), *(_word_bytes(layer.inputs) for layer in layers)])
+        layers, quads = self.chain.layers, _quad_form(self.chain)
+        offsets = np.cumsum([_row_bytes(self.chain), *(_word_bytes(layer.inputs) for layer in layers)])
         *words, sums = (self.scratch.after(int(offset)) for offset in offsets)
         # rows of words of four codes become columns
         features = -(-layers[0].inputs // QUAD)
         call(rows_to_columns(self.code, COLUMNS), x.address, words[0], x.stride // QUAD, features, count, COLUMNS)
         if quads.scattered:
             call(words_to_lines(self.code), words[0], features)
-        made = self.scratch.after(int(offsets[-1]) + _sum_bytes(self.op))
+        made = self.scratch.after(int(offsets[-1]) + _sum_bytes(self.chain))
         for index, (source, target) in enumerate(zip(words, [*words[1:], made], strict=True)):
-            blocks = _blocks(self.op)
+            blocks = _blocks(self.chain)
             inputs = Blocks(blocks, block_quads(layers[index].inputs, blocks))
-            function = quad_layer(self.code, WIDE_QUADS, layer_end(self.op, index), inputs, quads)
+            function = quad_layer(self.code, WIDE_QUADS, layer_end(self.chain, index), inputs, quads)
             packed = self._pointers("quads", index, partial(_packed_quads, index))
             call(function, source, sums, target, self._with_found(packed))
-            if self.op.yields_bytes if target is made else not quads.scattered:
+            if self.chain.yields_bytes if target is made else not quads.scattered:
                 call(lines_to_words(self.code), target, -(-layers[index].outputs // QUAD))
-        self._emit_rows(made if self.op.yields_bytes else sums, y, count)
+        self._emit_rows(made if self.chain.yields_bytes else sums, y, count)
 
     def _emit_rows(self, sums: Bytes, y: Strided, count: Number) -> None:
         """Emit the rows of what columns hold: floats, or words of four codes each."""
-        outputs = self.op.layers[-1].outputs
-        words = -(-outputs // QUAD) if self.op.yields_bytes else outputs
-        is_whole = not self.op.yields_bytes or outputs % QUAD == 0
-        rows = y.address if is_whole else self.scratch.after(_found_offset(self.op))
+        outputs = self.chain.layers[-1].outputs
+        words = -(-outputs // QUAD) if self.chain.yields_bytes else outputs
+        is_whole = not self.chain.yields_bytes or outputs % QUAD == 0
+        rows = y.address if is_whole else self.scratch.after(_found_offset(self.chain))
         call(columns_to_rows(self.code, COLUMNS), sums, rows, words, words, count, COLUMNS)
         if not is_whole:
             call(copy_codes(self.code, outputs, signed=False), rows, QUAD * words, y, count)
 
     def _buffers(self) -> list[Strided]:
         offset, buffers = 0, list[Strided]()
-        for layer in self.op.layers:
+        for layer in self.chain.layers:
             stride = _stride(layer.inputs)
             buffers.append(Strided(self.scratch.after(offset), self.scratch.constant(stride)))
             offset += MOST_ROWS * stride
@@ -266,56 +268,63 @@ class QuantizedStep:
         return self.constants.pointers(self.table, (self.op, kind, index), packing, self.op)
 
 
-def layer_end(op: QuantizedLayersOp, index: int) -> LayerEnd:
+def layer_end(chain: CodeChain, index: int) -> LayerEnd:
     """Return what becomes of the sums of a layer."""
-    layer, last = op.layers[index], index == len(op.layers) - 1
+    layer, last = chain.layers[index], index == len(chain.layers) - 1
     outputs = layer.outputs
-    if last and op.output is None:
-        return LayerEnd("values", layer.activation, outputs, adds=op.is_dynamic)
-    kind = "codes" if not last else "bytes" if op.yields_bytes else "rounded"
-    signed = kind == "bytes" and op.output is not None and _is_signed(op.output)
-    return LayerEnd(kind, None if rounds_sums(layer) else layer.activation, outputs, signed=signed)
+    if last and chain.output is None:
+        return LayerEnd("values", layer.activation, outputs, adds=chain.is_dynamic)
+    kind = "codes" if not last else "bytes" if chain.yields_bytes else "rounded"
+    signed = kind == "bytes" and chain.output is not None and _is_signed(chain.output)
+    return LayerEnd(kind, None if layer.rounds_sums else layer.activation, outputs, signed=signed)
 
 
 def _is_signed(codes: CodesAttr) -> bool:
     return codes.kind == "s8"
 
 
+def chain_of(op: Operation | None) -> CodeChain:
+    """Return the chain of an op that is known to compute one."""
+    chain = None if op is None else chain_in(op)
+    assert chain is not None
+    return chain
+
+
 def _input_bounds(op: Operation | None) -> list[NDArray[np.generic]]:
-    assert isinstance(op, QuantizedLayersOp)
-    return [CodeBounds.of(op.codes.data[0]).words()]
+    chain = chain_of(op)
+    return [CodeBounds.of(chain.codes).words()]
 
 
 def _packed_lookups(form: LookupForm, index: int, op: Operation | None) -> list[NDArray[np.generic]]:
     """Return the arrays of `lookup_layer.Packed` for a layer of `op`."""
-    assert isinstance(op, QuantizedLayersOp)
-    before = by_length(weight_of(op.layers[index - 1])) if index else np.arange(op.layers[0].inputs)
-    order = _order(op, index, form)
-    panels = byte_lookup.pack(weight_of(op.layers[index]), form, order, np.argsort(before))
-    return [*panels, *_outputs(op, index, order, form.lanes)]
+    chain = chain_of(op)
+    before = by_length(weight_of(chain.layers[index - 1])) if index else np.arange(chain.layers[0].inputs)
+    order = _order(chain, index, form)
+    panels = byte_lookup.pack(weight_of(chain.layers[index]), form, order, np.argsort(before))
+    return [*panels, *_outputs(chain, index, order, form.lanes)]
 
 
 def _packed_quads(index: int, op: Operation | None) -> list[NDArray[np.generic]]:
     """Return the arrays of `quad_layer.PackedQuads` for a layer of `op`."""
-    assert isinstance(op, QuantizedLayersOp)
-    layer = op.layers[index]
-    packed = byte_quads.pack(weight_of(layer), _blocks(op), _quad_form(op))
-    return [*packed, *_outputs(op, index, np.arange(layer.outputs), QUAD)]
+    chain = chain_of(op)
+    layer = chain.layers[index]
+    packed = byte_quads.pack(weight_of(layer), _blocks(chain), _quad_form(chain))
+    return [*packed, *_outputs(chain, index, np.arange(layer.outputs), QUAD)]
 
 
-def _outputs(op: QuantizedLayersOp, index: int, order: Indices, unit: int) -> list[NDArray[np.generic]]:
+def _outputs(chain: CodeChain, index: int, order: Indices, unit: int) -> list[NDArray[np.generic]]:
     """Return bias and multiplier of the outputs in order, padded to whole units, and the bounds of their codes.
 
     Where codes are found at each call, they are the sums of weights, the multiplier, and what is added to results.
     """
-    layer, padding = op.layers[index], (0, -len(order) % unit)
-    if op.is_dynamic:
+    layer, padding = chain.layers[index], (0, -len(order) % unit)
+    if chain.is_dynamic:
         weight = weight_of(layer)
         sums = np.bincount(weight.columns, weight.values, weight.shape[1]).astype(np.int32)
-        return [np.pad(one[order], padding) for one in (sums, _constant(layer.multiplier), _constant(layer.bias))]
-    codes = op.codes.data[index + 1] if index + 1 < len(op.codes) else None
+        return [np.pad(one[order], padding) for one in (sums, _constant(layer.multiplier), layer.added)]
+    codes = chain.following(index)
     multiplier = _constant(layer.multiplier)
-    if codes is not None and rounds_sums(layer):
+    if codes is not None and layer.rounds_sums:
         multiplier = multiplier / np.float32(codes.scale)
     positive = layer.activation is not None and layer.activation.kind == "relu"
     bounds = np.zeros(WORDS, np.int32) if codes is None else CodeBounds.of(codes, positive=positive).words()
@@ -323,27 +332,27 @@ def _outputs(op: QuantizedLayersOp, index: int, order: Indices, unit: int) -> li
     return [np.pad(bias, padding), np.pad(multiplier[order], padding), bounds]
 
 
-def _order(op: QuantizedLayersOp, index: int, form: LookupForm) -> Indices:
+def _order(chain: CodeChain, index: int, form: LookupForm) -> Indices:
     """Return the order in which panels have the outputs of a layer; those of the last one stay near their places."""
-    weight = weight_of(op.layers[index])
-    if index < len(op.layers) - 1:
+    weight = weight_of(chain.layers[index])
+    if index < len(chain.layers) - 1:
         return by_length(weight)
-    return by_length_in_vectors(weight) if _reorders_outputs(op, form) else np.arange(weight.shape[1])
+    return by_length_in_vectors(weight) if _reorders_outputs(chain, form) else np.arange(weight.shape[1])
 
 
-def _reorders_outputs(op: QuantizedLayersOp, form: LookupForm) -> bool:
+def _reorders_outputs(chain: CodeChain, form: LookupForm) -> bool:
     """Return whether codes that are yielded are put into their order vector by vector.
 
     Panels of outputs of about equal lengths have fewer steps, which save more than that takes where there are many.
     """
-    has_windows = op.kernel is not None and WINDOWS in op.kernel.choices.values()
-    return form.in_pairs and has_windows and op.yields_bytes and op.layers[-1].outputs >= VECTOR
+    has_windows = chain.kernel is not None and WINDOWS in chain.kernel.choices.values()
+    return form.in_pairs and has_windows and chain.yields_bytes and chain.layers[-1].outputs >= VECTOR
 
 
 def _places(op: Operation | None) -> list[NDArray[np.generic]]:
     """Return where the codes of each whole vector of the last layer's outputs lie in it."""
-    assert isinstance(op, QuantizedLayersOp)
-    order = by_length_in_vectors(weight_of(op.layers[-1]))
+    chain = chain_of(op)
+    order = by_length_in_vectors(weight_of(chain.layers[-1]))
     return [np.argsort(order[: len(order) // VECTOR * VECTOR].reshape(-1, VECTOR), axis=1).astype(np.uint8)]
 
 
@@ -351,7 +360,7 @@ def bias_of(layer: QuantizedLayer, weight: CscMatrix) -> NDArray[np.int32]:
     """Return the bias [outputs] of sums of unsigned codes, for which the zero counts as any other code."""
     sums = np.bincount(weight.columns, weight.values, weight.shape[1]).astype(np.int64)
     # as in onnxruntime sums wrap around
-    return (_constant(layer.bias).astype(np.int64) - layer.codes.unsigned_zero * sums).astype(np.int32)
+    return (layer.added.astype(np.int64) - layer.codes.unsigned_zero * sums).astype(np.int32)
 
 
 def weight_of(layer: QuantizedLayer) -> CscMatrix:

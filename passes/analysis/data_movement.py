@@ -22,6 +22,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialect.attributes.codes import codes_in
 from ...dialect.ops.attention import Attention
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ...dialect.ops.foreign import ForeignOp
@@ -160,7 +161,7 @@ def _block_movement(block: Block, shapes: Shapes, lowered: Lowered) -> Iterator[
 def _op_movement(op: Operation, shapes: Shapes) -> OpMovement:
     """Return what an op moves that runs by itself."""
     read = [value for value in dict.fromkeys(op.operands) if not is_constant(value)]
-    moved = FLOAT32_BYTES * sum(_count(value, shapes) for value in (*read, *op.results))
+    moved = sum(_bytes(value, shapes) for value in (*read, *op.results))
     rows = _pixels(op, shapes) if isinstance(op, Conv2dOp) else prod(shapes.get(op.results[0], ())[:-1])
     times = -(-rows // ROWS) if isinstance(op, LinearOp) else 1
     return OpMovement(op, _operations(op, shapes), times * constant_bytes(op), moved, 0, rows=rows)
@@ -186,8 +187,8 @@ def _image_movement(network: ImageNetworkOp, shapes: Shapes) -> Iterator[OpMovem
 
 def _together(block: Block, shapes: Shapes, yielded: Sequence[SSAValue]) -> Iterator[OpMovement]:
     """Yield what ops of a block move whose values stay in the cache between them."""
-    entering: dict[SSAValue, int] = {argument: FLOAT32_BYTES * _count(argument, shapes) for argument in block.args}
-    leaving = {value: FLOAT32_BYTES * _count(value, shapes) for value in yielded}
+    entering: dict[SSAValue, int] = {argument: _bytes(argument, shapes) for argument in block.args}
+    leaving = {value: _bytes(value, shapes) for value in yielded}
     for op in block.ops:
         if isinstance(op, SILENT):
             continue
@@ -201,10 +202,11 @@ def _features(value: SSAValue) -> int:
     return shape_of(value)[-1]
 
 
-def _count(value: SSAValue, shapes: Shapes) -> int:
+def _bytes(value: SSAValue, shapes: Shapes) -> int:
     if isinstance(value.owner, SortEdgesOp):
         value = value.owner.weights
-    return prod(shapes[value]) if value in shapes and is_f32_tensor(value.type) else 0
+    size = 1 if codes_in(value.type) is not None else FLOAT32_BYTES if is_f32_tensor(value.type) else 0
+    return size * prod(shapes[value]) if value in shapes else 0
 
 
 def constant_bytes(op: Operation) -> int:

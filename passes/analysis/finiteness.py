@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
-from ...dialect.ops.elementwise import ActivateOp
+from ...dialect.ops.elementwise import ActivateOp, ConvertOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.tensors import floats_of
 
@@ -42,6 +42,8 @@ def nonfinite_values(module: ModuleOp) -> set[SSAValue]:
                 reached = not np.isfinite(op.array).all()
             case SparseConstantOp():
                 reached = not np.isfinite(floats_of(op.values)).all()
+            case ConvertOp():
+                reached = False  # a NaN becomes the least code
             case ActivateOp() | LinearOp() if has_nonfinite_parameter(op.activation):
                 reached = True
             case _:

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.axis_maps import axis_map_of
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
-from ...dialect.tensors import DYNAMIC, is_f32_tensor, shape_of
+from ...dialect.tensors import DYNAMIC, shape_of
 
 
 class Member:
@@ -101,7 +101,7 @@ class _Axes:
     def pin_all(self, values: Iterable[SSAValue]) -> None:
         """Let every axis of tensors among `values` keep its order."""
         for value in values:
-            if is_f32_tensor(value.type):
+            if isinstance(value.type, TensorType):
                 for axis in range(len(shape_of(value))):
                     self.pin(Axis(value, axis))
 

@@ -59,6 +59,8 @@ class Rows:
             return self._keeps_rows(op)
         if axis_map is None or op.get_trait(RowWise) is None:
             return False
+        if axis_map.whole.intersection(axis_map.results[0][:-1]):
+            return False  # all rows have to be known for each
         if any(shape_of(value)[-1:] == (DYNAMIC,) for value in (*dynamic_operands(op), *op.results)):
             return False
         # a constant of higher rank would give the result axes that no operand has

@@ -45,7 +45,6 @@ from ...dialect.ops.graphs import EdgeListOp, OverEdges, OverEdgesOp, SortEdgesO
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.movement import ReshapeOp
-from ...dialect.ops.quantized_layers import QuantizedLayersOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.provenance import VALUES, node_name, set_provenance, take_value_names, value_name
@@ -124,6 +123,8 @@ def split_ends(
     for op in ops:
         if not isinstance(op, Activated) or op.activation is None or not _ends(op, ops) or not is_dear(op):
             continue
+        if isinstance(op, LinearOp) and op.times is not None:
+            continue
         activate = ActivateOp(op.result, op.activation)
         op.result.replace_uses_with_if(activate.result, lambda use, made=activate: use.operation is not made)
         op.activation = None
@@ -145,7 +146,7 @@ def _ends(op: Operation, ops: Collection[Operation]) -> bool:
     return all(use.operation not in ops for result in op.results for use in result.uses)
 
 
-LAYERS: Final = LinearOp | QuantizedLayersOp | Conv2dOp | QuantizedConv2dOp | OverEdgesOp
+LAYERS: Final = LinearOp | Conv2dOp | QuantizedConv2dOp | OverEdgesOp
 """Ops after which a network is called."""
 
 SMALL_DENSE: Final = 4096
@@ -201,7 +202,7 @@ def _form_networks(func: FuncOp, known: _Known) -> None:
         _form_image_networks(func, image_shares(known.machine), takes_dense=known.takes_dense)
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
-    weight_bytes = sum(4 * _size(op) for op in ops if isinstance(op, LinearOp))
+    weight_bytes = sum(4 * _size(op) for op in ops if isinstance(op, LinearOp) and op.times is None)
     gaining = {op for op in ops if _gains(op, rows, weight_bytes, known)}
     counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
 
@@ -300,7 +301,7 @@ def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
         return None
     if isinstance(op, Attention):
         return rows.count(op.q) if len({rows.leading(value) for value in (op.q, op.k, op.v)}) == 1 else None
-    if isinstance(op, QuantizedLayersOp):
+    if isinstance(op, LinearOp) and op.times is not None:
         return rows.count(op.x)
     if isinstance(op, OverEdges):
         # a graph between different nodes is a network of its own: no other op has rows of both
@@ -321,7 +322,7 @@ def _decides_codes(op: ActivateOp, gaining: Set[Operation]) -> bool:
     Its last bits would make other codes there, and the power of all values takes longer than a sparse layer may save.
     """
     reads = (use.operation for use in op.result.uses)
-    is_rounded = any(isinstance(reader, QuantizedLayersOp) and reader.is_dynamic for reader in reads)
+    is_rounded = any(isinstance(reader, LinearOp) and reader.finds_codes for reader in reads)
     if not is_rounded or op.activation.kind in OF_FEW_INSTRUCTIONS:
         return False
     pending, seen = [op.x], set[SSAValue]()
@@ -371,9 +372,10 @@ def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: 
 
 
 def _gains(op: Operation, rows: Rows, weight_bytes: int, known: _Known) -> bool:
-    # quantized layers that gain nothing were left to the runtime
-    always = isinstance(op, QuantizedLayersOp | OverEdgesOp)
-    return always or (isinstance(op, LinearOp) and _has_sparse_kernels(op, rows, weight_bytes, known))
+    if isinstance(op, LinearOp):
+        # layers on codes that gain nothing were left to the runtime
+        return op.times is not None or _has_sparse_kernels(op, rows, weight_bytes, known)
+    return isinstance(op, OverEdgesOp)
 
 
 def _one_shape_of_rows(ops: Sequence[Operation], rows: Rows) -> bool:
@@ -431,9 +433,8 @@ def _reason(ops: Sequence[Operation], gaining: set[Operation]) -> str:
     if graphs:
         edges = sum(len(op.edges.values) for op in graphs)
         return f"{len(graphs)} sums over {edges} edges, {len(linear)} layers"
-    quantized = [layer.weight for op in ops if isinstance(op, QuantizedLayersOp) for layer in op.layers]
-    weights = [*(op.weight for op in linear), *quantized]
-    sparse = len(gaining.intersection(linear)) + len(quantized)
+    weights = [op.weight for op in linear]
+    sparse = len(gaining.intersection(linear))
     connections = sum(connection_count(weight) for value in weights if (weight := weight_of(value)) is not None)
     share = connections / max(1, sum(prod(shape_of(value)) for value in weights))
     return f"{sparse} of {len(weights)} weights sparse, {share:.3f} of the work"

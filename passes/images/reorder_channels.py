@@ -57,7 +57,7 @@ def _reorder(conv: Layer) -> bool:
 def _has_shared_weights(channels: Units) -> bool:
     """Return whether a weight is that of another convolution, too: in two orders it would be there twice."""
     layers = (channels.layer, *channels.readers)
-    return any(layer.op.operands[layer.at].uses.get_length() > 1 for layer in layers)
+    return any(layer.op.weight.uses.get_length() > 1 for layer in layers)
 
 
 def _connections(reader: Layer) -> Indices:

@@ -76,7 +76,7 @@ class ChooseKernels(MachineOptions, ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        linears = [linear for linear in op.walk() if isinstance(linear, LinearOp)]
+        linears = [linear for linear in op.walk() if isinstance(linear, LinearOp) and linear.times is None]
         try:
             weights = [_weight(linear) for linear in linears]
             layers, machine = layers_of_ops(linears), self.machine

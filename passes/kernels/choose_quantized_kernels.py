@@ -1,16 +1,17 @@
 """Choose the kernels of bytes that execute quantized layers and convolutions, by the rows that are done together.
 
 ```mlir
-%y = pebble.quantized_layers %x, %w, %b, %m codes [...] activations [unit] nodes ["fc"] : ...
+%y = pebble.linear %q, %w bias %b times %m : ...
 // ->
-%y = pebble.quantized_layers %x, %w, %b, %m codes [...] activations [unit] nodes ["fc"]
+%y = pebble.linear %q, %w bias %b times %m
     kernel <byte_lookup from 1, byte_windows from 8, byte_scattered from 57, blocks [byte_scattered: 1],
         predicted [1: 1.0, 8: 2.9, 64: 19.8], "density 0.099; next byte_windows 22.6 us at 64"> : ...
 ```
 
 Look-ups take any number of rows, from 8 on by windows where these have many steps. Quads take 64 columns, or fewer in
 the same time, so that they may be faster from 33 rows on or some more: quads of neighbouring inputs where weights come
-in blocks, of scattered ones elsewhere. CPUs that lack their instructions look up whatever this says. The rows of a
+in blocks, of scattered ones elsewhere. Layers that read each other's codes are done together, by kernels of one kind.
+CPUs that lack their instructions look up whatever this says. The rows of a
 convolution are the 64 pixels of a tile; the time of a dense product stands beside its kernel.
 """
 
@@ -27,9 +28,10 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from ...dialect.attributes.kernels import KernelAttr
+from ...dialect.ops.code_chain import CodeChain, code_chains
 from ...dialect.ops.constants import constant_matrix
 from ...dialect.ops.images import QuantizedConv2dOp, image_shape
-from ...dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from ...dialect.ops.quantized_layers import QuantizedLayer
 from ...dialect.tensors import shape_of
 from ...kernels.byte_quads import COLUMNS, LEAST_COLUMNS
 from ...kernels.byte_times import (
@@ -77,9 +79,9 @@ class ChooseQuantizedKernels(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.prices not in PRICES:
             raise PassFailedException(f"{self.name}: expected prices of {', '.join(PRICES)}, got {self.prices!r}")
+        for chain in code_chains(op.walk()):
+            _choose(chain, self.prices)
         for inner in op.walk():
-            if isinstance(inner, QuantizedLayersOp):
-                inner.kernel = _kernel(inner, self.prices)
             if isinstance(inner, QuantizedConv2dOp):
                 choose_for_convolution(inner, self.prices)
 
@@ -122,9 +124,18 @@ def _weights(layers: Sequence[QuantizedLayer]) -> list[CscMatrix]:
     return [matrix for layer in layers if (matrix := constant_matrix(layer.weight)) is not None]
 
 
-def _kernel(op: QuantizedLayersOp, prices: str) -> KernelAttr:
-    weights = _weights(op.layers)
-    times, blocks = predicted(weights, prices, yields_floats=not op.yields_bytes)
+def _choose(chain: CodeChain, prices: str) -> None:
+    """Write the kernels of all layers of a chain, each with its share of the times by connections."""
+    weights = _weights(chain.layers)
+    kernel = _kernel(weights, prices, yields_floats=not chain.yields_bytes)
+    total = max(1, sum(len(weight.values) for weight in weights))
+    for op, weight in zip(chain.linears, weights, strict=True):
+        share = len(weight.values) / total
+        op.kernel = replace(kernel, predicted={rows: share * us for rows, us in kernel.predicted.items()})
+
+
+def _kernel(weights: Sequence[CscMatrix], prices: str, *, yields_floats: bool) -> KernelAttr:
+    times, blocks = predicted(weights, prices, yields_floats=yields_floats)
     connections = sum(len(weight.values) for weight in weights)
     density = connections / max(1, sum(weight.shape[0] * weight.shape[1] for weight in weights))
     lookups = WINDOWS if _gain_by_windows(times) else LOOKUP

@@ -99,7 +99,7 @@ class RoundLayers(ModulePass):
 
 
 def _is_sparse(op: Operation) -> TypeGuard[LinearOp]:
-    return isinstance(op, LinearOp) and isinstance(op.weight.owner, SparseConstantOp)
+    return isinstance(op, LinearOp) and op.times is None and isinstance(op.weight.owner, SparseConstantOp)
 
 
 def _us(times: LayerTimes, rows: int) -> float:

@@ -152,7 +152,7 @@ def _is_affine(op: Operation, leading_axes: int) -> bool:
     match op:
         case BinaryOp():
             return _is_affine_binary(op, leading_axes)
-        case LinearOp() | ActivateOp() | ConcatOp() | SplitOp() | TransposeOp():
+        case LinearOp(times=None) | ActivateOp() | ConcatOp() | SplitOp() | TransposeOp():
             return True
         case _:
             return False

@@ -27,7 +27,9 @@ SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
 
 def has_constant_parameters(linear: LinearOp) -> bool:
-    """Return whether weight and bias are constants."""
+    """Return whether weight and bias are constants that may be scaled."""
+    if linear.times is not None:
+        return False
     bias_known = linear.bias is None or isinstance(linear.bias.owner, ConstantOp)
     return bias_known and weight_of(linear.weight) is not None
 
@@ -58,14 +60,13 @@ def set_weight(linear: LinearOp, weight: Weight) -> None:
 
 def set_bias(layer: LinearOp | Conv2dOp, bias: NDArray[np.float64]) -> None:
     """Let the layer add `bias` [outputs], rounded to single precision; zeros are no bias of a linear layer."""
-    operands = [layer.x, layer.weight]
+    added: list[SSAValue] = []
     if isinstance(layer, Conv2dOp) or np.any(bias != 0.0):
-        operands.append(place_constant(ConstantOp(bias.astype(np.float32)), layer, layer.bias))
-    if isinstance(layer, Conv2dOp):
-        behind = [] if layer.residual is None else [layer.residual]
-        layer.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [1, 1, 1, len(behind)])
-        operands += behind
-    layer.operands = operands
+        added.append(place_constant(ConstantOp(bias.astype(np.float32)), layer, layer.bias))
+    last = layer.residual if isinstance(layer, Conv2dOp) else layer.times
+    behind = [] if last is None else [last]
+    layer.operands = [layer.x, layer.weight, *added, *behind]
+    layer.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [1, 1, len(added), len(behind)])
 
 
 def place_constant(constant: ConstantOp | SparseConstantOp, user: Operation, replaced: SSAValue | None) -> SSAValue:

@@ -1,13 +1,15 @@
 """Units: what a layer makes many of, and all that holds numbers for each of them.
 
-| of                       | a unit is | columns of     | numbers for each               | rows that read it |
-|--------------------------|-----------|----------------|--------------------------------|-------------------|
-| `linear`                 | a neuron  | its weight     | bias, constants of ops behind  | 1                 |
-| `conv2d`                 | a channel | its weight     | bias, depthwise windows behind | taps of a window  |
-| each of a chain of codes | a neuron  | weight in turn | bias, multiplier               | 1                 |
+| of       | a unit is | columns of | numbers for each                                | rows that read it |
+|----------|-----------|------------|-------------------------------------------------|-------------------|
+| `linear` | a neuron  | its weight | bias, multiplier of sums, constants of ops behind | 1                 |
+| `conv2d` | a channel | its weight | bias, depthwise windows behind                  | taps of a window  |
 
 Only units that nothing but layers of the same kind reads can be taken out or moved: what is returned, added to another
-value, normalised or reshaped has a width that somebody relies on.
+value, normalised or reshaped has a width that somebody relies on. Between layers on codes all of it is exact: a neuron
+without incoming connections has one code, whose products are integers that join the biases of the next layer. It stays
+behind an activation other than relu, whose values are rounded before they become codes, and where biases or weights
+would be greater than such layers may have.
 """
 
 from dataclasses import dataclass
@@ -20,13 +22,14 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from ...dialect.attributes.activations import ActivationAttr, activate
+from ...dialect.attributes.codes import code_tensor, codes_in
 from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
 from ...dialect.ops.elementwise import ActivateOp, BinaryOp, DivOp
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from ...dialect.ops.layers import LinearOp
-from ...dialect.ops.quantized_layers import GREATEST_BIAS, GREATEST_WEIGHT, PARAMETERS, QuantizedLayersOp
+from ...dialect.ops.quantized_layers import GREATEST_BIAS, GREATEST_WEIGHT
 from ...dialect.semantics.interpreter import evaluate
-from ...dialect.semantics.quantized import constant_steps, rounds_sums
+from ...dialect.semantics.quantized import constant_steps
 from ...dialect.tensors import f32_tensor, shape_of
 from ..analysis.finiteness import is_partial, nonfinite_values
 from ..analysis.per_feature_constants import featurewise_operands
@@ -47,7 +50,7 @@ from .parameters import place_constant, set_bias
 
 GREATEST_FLOAT: Final = float(np.finfo(np.float32).max)
 
-Layered = LinearOp | Conv2dOp | QuantizedLayersOp
+Layered = LinearOp | Conv2dOp
 Step = ActivateOp | BinaryOp | Depthwise2dOp | Pool2dOp | Resample2dOp
 """An op that keeps units apart."""
 
@@ -56,16 +59,19 @@ STEPS: Final = {LinearOp: (ActivateOp, BinaryOp), Conv2dOp: (ActivateOp, Depthwi
 
 
 class Layer(NamedTuple):
-    """A layer, whose weight [units it reads * taps, units it makes] is an operand, and whose bias is the next one."""
+    """A layer with a weight [units it reads * taps, units it makes]."""
 
     op: Layered
-    at: int = 1
+
+    @property
+    def on_codes(self) -> bool:
+        """Whether weight and bias are integers."""
+        return isinstance(self.op, LinearOp) and self.op.times is not None
 
     @property
     def is_known(self) -> bool:
         """Whether weight and bias are constants."""
-        others = [] if isinstance(self.op, QuantizedLayersOp) or self.op.bias is None else [self.op.bias]
-        return weight_of(self.op.operands[self.at]) is not None and all(map(is_constant, others))
+        return weight_of(self.op.weight) is not None and (self.op.bias is None or is_constant(self.op.bias))
 
     @property
     def weight(self) -> Weight:
@@ -74,7 +80,7 @@ class Layer(NamedTuple):
         Raises:
             ValueError: it is no constant.
         """
-        weight = weight_of(self.op.operands[self.at])
+        weight = weight_of(self.op.weight)
         if weight is None:
             raise ValueError("the weight is no constant")
         return weight
@@ -82,9 +88,9 @@ class Layer(NamedTuple):
     @property
     def bias(self) -> Doubles:
         """The bias [units], zeros where there is none."""
-        if not isinstance(self.op, QuantizedLayersOp) and self.op.bias is None:
+        if self.op.bias is None:
             return np.zeros(self.weight.shape[1])
-        return _array(self.op.operands[self.at + 1]).astype(np.float64)
+        return _array(self.op.bias).astype(np.float64)
 
     @property
     def taps(self) -> int:
@@ -106,24 +112,21 @@ class Layer(NamedTuple):
 
     def holds_bias(self, bias: Doubles) -> bool:
         """Return whether the layer may have a bias."""
-        greatest = GREATEST_BIAS if isinstance(self.op, QuantizedLayersOp) else GREATEST_FLOAT
+        greatest = GREATEST_BIAS if self.on_codes else GREATEST_FLOAT
         return bool((np.abs(bias) <= greatest).all())
 
     def excess(self, entries: NDArray[np.float32]) -> int:
         """Return how many entries of a weight are greater than the layer may have, or no numbers."""
-        greatest = GREATEST_WEIGHT if isinstance(self.op, QuantizedLayersOp) else GREATEST_FLOAT
+        greatest = GREATEST_WEIGHT if self.on_codes else GREATEST_FLOAT
         return int(np.count_nonzero(~(np.abs(entries) <= greatest)))
 
     def set_weight(self, weight: Weight) -> None:
         """Let the layer use a weight; its result keeps its type."""
-        self.op.operands[self.at] = place_constant(constant_for(weight), self.op, self.op.operands[self.at])
+        self.op.operands[1] = place_constant(constant_for(weight), self.op, self.op.weight)
 
     def set_bias(self, bias: Doubles) -> None:
         """Let the layer add `bias` [units], rounded to single precision."""
-        if isinstance(self.op, QuantizedLayersOp):
-            _place(self.op, self.at + 1, bias.astype(np.float32))
-        else:
-            set_bias(self.op, bias)
+        set_bias(self.op, bias)
 
 
 @dataclass(frozen=True)
@@ -177,13 +180,13 @@ class Units:
     def values_without_input(self) -> list[Doubles]:
         """Return what each reader gets of each unit [units] that no connection enters, NaN where that may vary."""
         op = self.layer.op
-        if isinstance(op, QuantizedLayersOp):
-            number = self.layer.at // PARAMETERS
-            layer, bias = op.layers[number], self.layer.bias.astype(np.float32)
-            # values of other activations are rounded before they become codes
-            if not rounds_sums(layer):
-                return [np.full(self.count, np.nan)]
-            return [constant_steps(layer, bias, _array(layer.multiplier), op.codes.data[number + 1]).astype(np.float64)]
+        if isinstance(op, LinearOp) and op.times is not None:
+            codes, bias = codes_in(op.result.type), self.layer.bias.astype(np.float32)
+            values = np.full(self.count, np.nan)
+            # values of other activations, and floats, are rounded
+            if codes is not None and op.on_codes.rounds_sums:
+                values = constant_steps(op.on_codes, bias, _array(op.times), codes).astype(np.float64)
+            return [values] * len(self.readers)
         held: dict[SSAValue, Doubles] = {op.result: _activated(op.activation, self.layer.bias)}
         for step in self.steps:
             held[step.results[0]] = _behind(step, held)
@@ -194,44 +197,35 @@ class Units:
         layer = self.layer
         bias = layer.bias[which]
         layer.set_weight(outputs_at(layer.weight, which))
-        if isinstance(layer.op, QuantizedLayersOp) or layer.op.bias is not None:
-            layer.set_bias(bias)
+        # a bias of zeros is dropped, and moves the operands behind it
         for constant in self.constants:
             if constant.array.shape[-1] > 1:
                 _place(constant.op, constant.operand, np.ascontiguousarray(constant.array[..., which]))
-        if not isinstance(layer.op, QuantizedLayersOp):
-            axis = 1 if isinstance(layer.op, Conv2dOp) else -1
-            for op in (layer.op, *self.steps):
-                shape = [*shape_of(op.results[0])]
-                shape[axis] = len(which)
-                Rewriter.replace_value_with_new_type(op.results[0], f32_tensor(shape))
+        if layer.op.bias is not None:
+            layer.set_bias(bias)
+        axis = 1 if isinstance(layer.op, Conv2dOp) else -1
+        for op in (layer.op, *self.steps):
+            shape, codes = [*shape_of(op.results[0])], codes_in(op.results[0].type)
+            shape[axis] = len(which)
+            made = f32_tensor(shape) if codes is None else code_tensor(codes, shape)
+            Rewriter.replace_value_with_new_type(op.results[0], made)
         for index, reader in enumerate(self.readers):
             reader.set_weight(inputs_at(reader.weight, reader.rows(which)) if weights is None else weights[index])
 
 
 def layers_with_units(module: ModuleOp) -> list[Layer]:
-    """Return the layers of floats, in block order, that read finite values when the model's inputs are finite."""
+    """Return the layers, in block order, that read finite values when the model's inputs are finite."""
     nonfinite = nonfinite_values(module)
     return [Layer(op) for op in module.walk() if isinstance(op, LinearOp | Conv2dOp) and op.x not in nonfinite]
-
-
-def layers_of_codes(op: QuantizedLayersOp) -> list[Layer]:
-    """Return the layers of a chain of codes whose units the next one reads; none where a parameter is computed."""
-    known = all(map(is_constant, op.parameters))
-    return [Layer(op, 1 + PARAMETERS * number) for number in range(len(op.nodes) - 1 if known else 0)]
 
 
 def units_of(layer: Layer) -> Units | None:
     """Return the units of a layer, or None where something relies on all of them or parameters are no constants."""
     op = layer.op
-    if isinstance(op, QuantizedLayersOp):
-        following = Layer(op, layer.at + PARAMETERS)
-        multiplier = Constant(op, layer.at + 2, _array(op.operands[layer.at + 2]))
-        return Units(layer, (), (multiplier,), (following,))
     if not layer.is_known or is_partial(op.activation) or (isinstance(op, Conv2dOp) and op.residual is not None):
         return None
     steps: list[Step] = []
-    constants: list[Constant] = []
+    constants = [Constant(op, len(op.operands) - 1, _array(op.times))] if isinstance(op, LinearOp) and op.times else []
     readers: list[Layer] = []
     pending: list[SSAValue] = [op.result]
     while pending:

@@ -70,7 +70,7 @@ def _merged(layer: LinearOp, machine: Machine) -> LinearOp | None:
     first = layer.x.owner
     if not isinstance(first, LinearOp) or first.activation is not None or first.parent is not layer.parent:
         return None
-    if layer.is_rounded or first.is_rounded:
+    if layer.is_rounded or first.is_rounded or first.times is not None or layer.times is not None:
         return None
     before, behind = weight_of(first.weight), weight_of(layer.weight)
     if before is None or behind is None or not (_has_known_bias(first.bias) and _has_known_bias(layer.bias)):
@@ -208,7 +208,7 @@ def _products_of(aggregate: AggregateOp) -> _Products | None:
     if aggregate.maximum is not None:
         return None
     before, behind = aggregate.x.owner, aggregate.result.get_user_of_unique_use()
-    if any(isinstance(op, LinearOp) and op.is_rounded for op in (before, behind)):
+    if any(isinstance(op, LinearOp) and (op.is_rounded or op.times is not None) for op in (before, behind)):
         return None
     is_alone = isinstance(before, LinearOp) and before.result.has_one_use() and before.bias is before.activation is None
     if is_alone and isinstance(before, LinearOp) and weight_of(before.weight) is not None:

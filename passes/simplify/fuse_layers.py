@@ -41,7 +41,7 @@ class FuseLayers(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         # in block order every layer first takes what is in front of it, then its followers one by one; what it leaves
         # is left for good, because only its own parameters decide
-        for linear in [found for found in op.walk() if isinstance(found, LinearOp)]:
+        for linear in [found for found in op.walk() if isinstance(found, LinearOp) and found.times is None]:
             while _takes_source(linear):
                 pass
             while _takes_reader(linear):

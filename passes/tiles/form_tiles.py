@@ -15,7 +15,8 @@
 
 Row-wise are layers, activations, softmax, normalisations, means, concat and split of features, and arithmetic of values
 with the same rows or with constants that have one entry a feature (inside a tile these are of rank 1). A reshape that
-only merges or splits leading axes does nothing inside a tile. Transposes, other reshapes, concat and split, and
+only merges or splits leading axes does nothing inside a tile. Layers that read each other's codes have tiles of bytes
+of their own, with what rounds their input. Transposes, other reshapes, concat and split, and
 arithmetic that broadcasts over rows stay outside. Which ops come together: see `redpebble.passes.analysis.clusters`.
 
 A width is left out where a column is predicted to take longer than in narrower tiles, its linear layers and its way in
@@ -36,18 +37,22 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialect.attributes.codes import code_tensor, codes_in
 from ...dialect.attributes.kernels import KernelAttr
 from ...dialect.attributes.schedule import ScheduleAttr
 from ...dialect.ops.axis_maps import RowMajor, RowWise, axis_map_of
+from ...dialect.ops.code_chain import code_chains
 from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.elementwise import ConvertOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.tile import TileOp, tile_type
 from ...dialect.provenance import copy_provenance, node_name
+from ...dialect.symbolic_sizes import Size
 from ...dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from ...kernels.families import takes_any_rows
 from ...kernels.tile_costs import boundary_us
@@ -125,7 +130,8 @@ class TileBuilder:
             same = self.rows.leading(value) == self.rows.leading(output)
             if same and shape_of(value)[:-1] == shape_of(output)[:-1]:
                 return index, output.type
-        return 0, f32_tensor((*shape_of(inputs[0])[:-1], shape_of(output)[-1]))
+        shape, codes = (*shape_of(inputs[0])[:-1], shape_of(output)[-1]), codes_in(output.type)
+        return 0, f32_tensor(shape) if codes is None else code_tensor(codes, shape)
 
     def _replace(self, outputs: Sequence[SSAValue], tile: TileOp) -> list[Operation]:
         """Let users of `outputs` read the results of `tile`; return the reshapes that some need."""
@@ -143,6 +149,9 @@ class TileBuilder:
             output.replace_all_uses_with(replacement)
         return reshapes
 
+
+BYTE_ROWS: Final = 64
+"""Rows of a tile of bytes, or fewer."""
 
 WORTH_REPLACING: Final = 0.97
 """Share of the time of a column in the widest tiles below which narrower ones, more of them, take their place."""
@@ -217,6 +226,15 @@ def _column_us(kernels: Sequence[KernelAttr], boundary: int, width: int) -> floa
     return (sum(known) + boundary_us(boundary, width, of_rows=of_rows)) / width
 
 
+def _round_for_each(func: FuncOp) -> None:
+    """Let each layer have a rounding of its own, which runs in its tile."""
+    for op in [op for op in func.body.block.ops if isinstance(op, ConvertOp) and op.rounds]:
+        for use in list(op.result.uses)[1:]:
+            made = op.clone()
+            Rewriter.insert_op(made, InsertPoint.before(op))
+            use.operation.operands[use.index] = made.result
+
+
 def _refuse_unknown(func: FuncOp) -> None:
     for op in computing_ops(func.body.block):
         if op.get_trait(RowWise) is None and op.get_trait(RowMajor) is None and not isinstance(op, TileOp):
@@ -228,15 +246,22 @@ def _described(op: Operation) -> str:
 
 
 def _form_tiles(func: FuncOp, widths: tuple[int, ...]) -> None:
+    _round_for_each(func)
     ops, rows = computing_ops(func.body.block), Rows.of(func)
     counts = {op: count for op in ops if (count := rows.rowwise_count(op)) is not None}
+    # no other op has the rows of a chain
+    chains = {op: Size.symbol(f"%codes {index}") for index, one in enumerate(code_chains(ops)) for op in one.ops}
+    counts = {op: chains.get(op, count) for op, count in counts.items()}
     for op in ops:
         only_in_tiles = op.get_trait(RowWise) is not None and op.get_trait(RowMajor) is None
+        if isinstance(op, LinearOp) and op.finds_codes:
+            continue
         if only_in_tiles and op not in counts:
             raise VerifyException(f"{_described(op)} needs a known last axis and constant parameters")
     builder = TileBuilder(rows)
 
     def tile(members: Sequence[Operation]) -> list[Operation]:
-        return builder.build(members, ScheduleAttr(widths or worthwhile_widths(members)))
+        found = (BYTE_ROWS,) if members[0] in chains else widths or worthwhile_widths(members)
+        return builder.build(members, ScheduleAttr(found))
 
     outline(func.body.block, clusters_of(ops, counts), tile)

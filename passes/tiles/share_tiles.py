@@ -31,6 +31,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from ...dialect.attributes.schedule import ScheduleAttr
 from ...dialect.ops.axis_maps import axis_map_of
+from ...dialect.ops.code_chain import chain_in
 from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.tile import TileOp
@@ -62,7 +63,7 @@ class ShareTiles(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.threads < 1:
             raise PassFailedException(f"{self.name}: expected threads of 1 or more, got {self.threads}")
-        for tile in [found for found in op.walk() if isinstance(found, TileOp)]:
+        for tile in [found for found in op.walk() if isinstance(found, TileOp) and chain_in(found) is None]:
             self._share(tile)
 
     def _share(self, tile: TileOp) -> None:

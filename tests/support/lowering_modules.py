@@ -12,6 +12,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.codes import CodeTensor
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
@@ -19,7 +20,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
-from redpebble.dialect.tensors import DYNAMIC, ByteTensor, F32Tensor, f32_tensor, shape_of
+from redpebble.dialect.tensors import DYNAMIC, F32Tensor, f32_tensor, shape_of
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.runtime.jit import emit_object, missing_features
@@ -52,7 +53,7 @@ best_target_first = pytest.mark.parametrize(
 """For what differs between targets in the vectors' width alone, which other tests vary."""
 
 
-def function(inputs: Sequence[F32Tensor | ByteTensor], body: Body, dims: Sequence[str] | None = None) -> ModuleOp:
+def function(inputs: Sequence[F32Tensor | CodeTensor], body: Body, dims: Sequence[str] | None = None) -> ModuleOp:
     """A module whose `@main` takes tensors x0, x1, ... and returns what body does; dims are the names of their axes.
 
     None for d0, d1, ... by position.

@@ -8,18 +8,22 @@ import numpy as np
 import pytest
 from _pytest.mark.structures import ParameterSet
 from numpy.typing import NDArray
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr, activate
-from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.attributes.codes import CodesAttr, code_tensor
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.quantized_layers import QuantizedLayer, QuantizedLayersOp
+from redpebble.dialect.ops.elementwise import ConvertOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.quantized_layers import QuantizedLayer
 from redpebble.dialect.semantics.interpreter import interpret
-from redpebble.dialect.tensors import DYNAMIC, byte_tensor, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.byte_times import LOOKUP, WINDOWS
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.runtime.jit import missing_features
 from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import BYTE_TARGETS, HERE, TARGETS, Floats, function, native
@@ -91,18 +95,25 @@ class Layers:
             block.add_ops(constants)
             w, b, m = (constant.results[0] for constant in constants)
             layers.append(QuantizedLayer(f"fc{index}", w, b, m, self.codes[index], self.activation))
-        output = self.codes[len(layers)] if len(self.codes) > len(layers) else None
-        op = QuantizedLayersOp(arguments[0], layers, output, yields_bytes=self.of_bytes)
         choices = {1: LOOKUP} | ({8: WINDOWS} if self.windows else {}) | ({33: self.quads} if self.quads else {})
         blocks = {self.quads: self.blocks} if self.quads else {}
-        op.kernel = KernelAttr(choices, "", blocks=blocks) if len(choices) > 1 else None
-        block.add_op(op)
-        return op.results
+        kernel = KernelAttr(choices, "", blocks=blocks) if len(choices) > 1 else None
+        ops: list[LinearOp | ConvertOp] = [] if self.of_bytes else [ConvertOp(arguments[0], self.codes[0])]
+        for layer, following in zip(layers, [*self.codes[1:], None], strict=False):
+            linear = LinearOp.of_codes(ops[-1].result if ops else arguments[0], layer, following)
+            linear.kernel = kernel
+            ops.append(linear)
+        if len(self.codes) > len(layers) and not self.of_bytes:
+            ops.append(ConvertOp(ops[-1].result))
+        block.add_ops(ops)
+        return ops[-1].results
 
     def module(self) -> ModuleOp:
-        """Return the layers as the function of a module."""
+        """Return the layers in a tile of the function of a module."""
         shape = (DYNAMIC, self.sizes[0])
-        return function([byte_tensor(self.codes[0].kind, shape) if self.of_bytes else f32_tensor(shape)], self.emit)
+        module = function([code_tensor(self.codes[0], shape) if self.of_bytes else f32_tensor(shape)], self.emit)
+        FormTiles().apply(Context(), module)
+        return module
 
     def run(self, x: Floats, target: CpuTarget, threads: int = 1) -> Floats:
         return native(self.module(), target, threads).run(None, {"x0": x})[0]

@@ -15,7 +15,6 @@ from ...dialect.ops.constants import is_constant
 from ...dialect.ops.foreign import ForeignOp
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LayerNormOp, LinearOp, NormalizedOp, ReduceMeanOp, RmsNormOp
-from ...dialect.ops.quantized_layers import QuantizedLayersOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.ops.tile import TileOp
@@ -148,8 +147,7 @@ def lowering_of(source: Source, options: Options) -> Lowering:
 def _left(module: ModuleOp) -> frozenset[str]:
     """Return the names of linear layers outside of sparse networks."""
     outside = [op for op in module.walk() if not isinstance(op.parent_op(), SparseNetworkOp)]
-    quantized = (layer.name for op in outside if isinstance(op, QuantizedLayersOp) for layer in op.layers)
-    return frozenset((*(node_name(op) for op in outside if isinstance(op, LinearOp | Conv2dOp)), *quantized)) - {""}
+    return frozenset(node_name(op) for op in outside if isinstance(op, LinearOp | Conv2dOp)) - {""}
 
 
 @dataclass(eq=False)

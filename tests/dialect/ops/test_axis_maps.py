@@ -126,7 +126,7 @@ def test_what_a_map_says_of_sums_and_elements() -> None:
     x, weight = values((2, 4), (4, 3))
     linear, softmax = map_of(LinearOp(x, weight)), map_of(SoftmaxOp(x))
     assert linear.summed == {"k"}
-    assert linear.parameters == {1, 2}
+    assert linear.parameters == {1, 2, 3}
     assert not linear.keeps_features
     assert softmax.reduces
     assert softmax.keeps_features

@@ -119,11 +119,13 @@ func.func @names(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
 func.func @rounded_layers(%x: tensor<?x4xf32>) -> (tensor<?x2xf32>, tensor<?x2xf32>) {
   %w = pebble.constant dense<1.0> : tensor<4x2xf32>
   %b = pebble.constant dense<0.0> : tensor<2xf32>
-  // CHECK: %y = pebble.quantized_layers
-  %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>, #pebble.codes<s8 scale 0.25 zero -3>] activations [unit] nodes ["fc1"] : (tensor<?x4xf32>, tensor<4x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %y_q = pebble.convert %x : (tensor<?x4xf32>) -> tensor<?x4x!pebble.codes<u8 scale 0.5 zero 128>>
+  %y_0 = pebble.linear %y_q, %w bias %b times %b : tensor<2xf32> {pebble.node = "fc1"} : (tensor<?x4x!pebble.codes<u8 scale 0.5 zero 128>>, tensor<4x2xf32>, tensor<2xf32>) -> tensor<?x2x!pebble.codes<s8 scale 0.25 zero -3>>
+  // CHECK: %[[Y:.*]] = pebble.convert %y :
+  %y = pebble.convert %y_0 : (tensor<?x2x!pebble.codes<s8 scale 0.25 zero -3>>) -> tensor<?x2xf32>
   %same = pebble.activate <quantize(0.25, 125.0)> %y : (tensor<?x2xf32>) -> tensor<?x2xf32>
-  // CHECK-NEXT: %other = pebble.activate <quantize(0.5, 125.0)> %y
+  // CHECK-NEXT: %other = pebble.activate <quantize(0.5, 125.0)> %[[Y]]
   %other = pebble.activate <quantize(0.5, 125.0)> %y : (tensor<?x2xf32>) -> tensor<?x2xf32>
-  // CHECK-NEXT: func.return %y, %other
+  // CHECK-NEXT: func.return %[[Y]], %other
   func.return %same, %other : tensor<?x2xf32>, tensor<?x2xf32>
 }

@@ -41,7 +41,7 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf64>, %w: tensor<4x2xf32>) {
-  // CHECK: f64 should be of base attribute f32
+  // CHECK: Unexpected attribute f64
   %y = pebble.linear %x, %w : (tensor<?x4xf64>, tensor<4x2xf32>) -> tensor<?x2xf32>
   func.return
 }
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<?x4xf64>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
-  // CHECK: expected precision bf16, got 'fp8'
+  // CHECK: expected precision bf16 or u8, got 'fp8'
   %y = pebble.linear %x, %w precision "fp8" : (tensor<?x4xf32>, tensor<4x2xf32>) -> tensor<?x2xf32>
   func.return
 }

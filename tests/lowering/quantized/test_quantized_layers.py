@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.byte_times import QUADS, SCATTERED, SHARED
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
-from tests.support.lowering_modules import function, native
+from tests.support.lowering_modules import native
 from tests.support.quantized_layers import CODES, RELU, TANH, Layers, each_form, inputs
 
 
@@ -21,8 +20,7 @@ def test_layers_are_exact_for_any_rows(target: CpuTarget, activation: Activation
     layers = Layers([37, 50, 19], CODES, activation)
     x = inputs(79, 37)
     expected = layers.expected(x)
-    module = function([f32_tensor((DYNAMIC, 37))], layers.emit)
-    net = native(module, target, 1)
+    net = native(layers.module(), target, 1)
     for rows in (0, 1, 2, 3, 7, 8, 64, 79):
         assert np.array_equal(net.run(None, {"x0": x[:rows]})[0], expected[:rows])
     assert np.array_equal(layers.interpreted(x), expected)

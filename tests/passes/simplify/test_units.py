@@ -16,7 +16,6 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.passes.simplify.drop_dead_units import DropDeadUnits
 from redpebble.passes.simplify.merge_equal_units import MergeEqualUnits
-from redpebble.passes.simplify.reduce_quantized_layers import ReduceQuantizedLayers
 from redpebble.sparse.csr import CscMatrix
 from tests.passes.pass_texts import all_of, assert_same_function, parse, run
 
@@ -124,7 +123,7 @@ def test_neurons_whose_bias_and_constant_behind_add_up_to_the_same_stay_apart() 
 
 
 WINDOW = "window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]>"
-CODES = "codes [#pebble.codes<u8 scale 1.0 zero 128>, #pebble.codes<u8 scale 1.0 zero 0>] activations [unit, unit]"
+CODES = ("!pebble.codes<u8 scale 1.0 zero 128>", "!pebble.codes<u8 scale 1.0 zero 0>")
 UNITS = {
     "neurons": (
         "tensor<?x1xf32>",
@@ -142,18 +141,14 @@ UNITS = {
         "tensor<?x1xf32>",
         "%m = pebble.constant dense<1.0> : tensor<3xf32>",
         "%n = pebble.constant dense<1.0> : tensor<1xf32>",
-        f'%y = pebble.quantized_layers %x, %w, %b, %m, %v, %c, %n {CODES} nodes ["a", "b"] : (tensor<?x1xf32>, '
-        "tensor<1x3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3x1xf32>, tensor<1xf32>, tensor<1xf32>) "
-        "-> tensor<?x1xf32>",
+        f"%q = pebble.convert %x : (tensor<?x1xf32>) -> tensor<?x1x{CODES[0]}>",
+        "%h = pebble.linear %q, %w bias %b times %m : tensor<3xf32> "
+        f": (tensor<?x1x{CODES[0]}>, tensor<1x3xf32>, tensor<3xf32>) -> tensor<?x3x{CODES[1]}>",
+        "%y = pebble.linear %h, %v bias %c times %n : tensor<1xf32> "
+        f": (tensor<?x3x{CODES[1]}>, tensor<3x1xf32>, tensor<1xf32>) -> tensor<?x1xf32>",
     ),
 }
 """Two layers with three units between them, on values of a type."""
-
-PASSES: dict[str, tuple[ModulePass, ModulePass]] = {
-    "neurons": (DropDeadUnits(), MergeEqualUnits()),
-    "channels": (DropDeadUnits(), MergeEqualUnits()),
-    "codes": (ReduceQuantizedLayers(), ReduceQuantizedLayers()),
-}
 
 GREATEST = {"neurons": "3.0e+38", "channels": "3.0e+38", "codes": "255.0"}
 """A weight that a layer may have, but not twice it."""
@@ -180,7 +175,7 @@ def units_left(kind: str, single: ModulePass, columns: str, biases: str, rows: s
 
 @pytest.mark.parametrize("kind", UNITS)
 def test_equal_units_stay_where_the_sum_of_their_weights_is_too_great(kind: str) -> None:
-    greatest, single = GREATEST[kind], PASSES[kind][1]
+    greatest, single = GREATEST[kind], MergeEqualUnits()
     columns, biases = "1.0, 1.0, 2.0", "4.0, 4.0, 4.0"
     assert units_left(kind, single, columns, biases, f"[{greatest}], [-1.0], [1.0]", "0.0") == 2
     assert units_left(kind, single, columns, biases, f"[{greatest}], [{greatest}], [1.0]", "0.0") == 3
@@ -188,7 +183,7 @@ def test_equal_units_stay_where_the_sum_of_their_weights_is_too_great(kind: str)
 
 @pytest.mark.parametrize("kind", UNITS)
 def test_constants_stay_where_a_bias_cannot_take_them_and_what_nothing_reads_goes(kind: str) -> None:
-    greatest, single = GREATEST[kind], PASSES[kind][0]
+    greatest, single = GREATEST[kind], DropDeadUnits()
     columns, biases = "1.0, 0.0, 2.0", "4.0, 200.0, 4.0"
     assert units_left(kind, single, columns, biases, f"[1.0], [{greatest}], [0.0]", MOST[kind]) == 2
     assert units_left(kind, single, columns, biases, "[1.0], [2.0], [0.0]", "0.0") == 1

@@ -6,7 +6,8 @@ func.func @scattered(%x: tensor<?x16xf32>) -> tensor<?x2xf32> {
   %w = pebble.constant dense<[[1.0, 0.0], [0.0, 0.0], [0.0, 2.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 2.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 2.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [0.0, 2.0], [0.0, 0.0]]> : tensor<16x2xf32>
   %b = pebble.constant dense<[4.0, 5.0]> : tensor<2xf32>
   // CHECK: kernel <byte_lookup from 1, byte_scattered from 33, blocks [byte_scattered: 1], predicted [{{.*}}], "density 0.250; next byte_shared_2
-  %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>] activations [unit] nodes ["a"] : (tensor<?x16xf32>, tensor<16x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %y_q = pebble.convert %x : (tensor<?x16xf32>) -> tensor<?x16x!pebble.codes<u8 scale 0.5 zero 128>>
+  %y = pebble.linear %y_q, %w bias %b times %b : tensor<2xf32> {pebble.node = "a"} : (tensor<?x16x!pebble.codes<u8 scale 0.5 zero 128>>, tensor<16x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
 
@@ -18,6 +19,7 @@ func.func @shared(%x: tensor<?x16xf32>) -> tensor<?x2xf32> {
   %w = pebble.constant dense<[[1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]> : tensor<16x2xf32>
   %b = pebble.constant dense<[4.0, 5.0]> : tensor<2xf32>
   // CHECK: kernel <byte_lookup from 1, byte_shared_2 from 33, blocks [byte_shared_2: 1], predicted [{{.*}}], "density 0.250; next byte_shared_4
-  %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>] activations [unit] nodes ["a"] : (tensor<?x16xf32>, tensor<16x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %y_q = pebble.convert %x : (tensor<?x16xf32>) -> tensor<?x16x!pebble.codes<u8 scale 0.5 zero 128>>
+  %y = pebble.linear %y_q, %w bias %b times %b : tensor<2xf32> {pebble.node = "a"} : (tensor<?x16x!pebble.codes<u8 scale 0.5 zero 128>>, tensor<16x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }

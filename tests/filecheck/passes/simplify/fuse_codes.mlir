@@ -1,15 +1,21 @@
-// RUN: xdsl-opt %s -p pebble-join-quantized-layers --split-input-file | filecheck %s
+// RUN: xdsl-opt %s -p pebble-fuse-codes --split-input-file | filecheck %s
 
 // An activation and another layer behind a layer; what is rounded at the end stays so.
 // CHECK-LABEL: @chain
 func.func @chain(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0]]> : tensor<2x2xf32>
   %b = pebble.constant dense<[4.0, 5.0]> : tensor<2xf32>
-  %h = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>] activations [unit] nodes ["a"] : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %h_q = pebble.convert %x : (tensor<?x2xf32>) -> tensor<?x2x!pebble.codes<u8 scale 0.5 zero 128>>
+  %h = pebble.linear %h_q, %w bias %b times %b : tensor<2xf32> {pebble.node = "a"} : (tensor<?x2x!pebble.codes<u8 scale 0.5 zero 128>>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   %r = pebble.activate <relu> %h : (tensor<?x2xf32>) -> tensor<?x2xf32>
-  // CHECK: %y = pebble.quantized_layers %x, %w, %b, %b, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>, #pebble.codes<s8 scale 0.25 zero 1>, #pebble.codes<u8 scale 2.0 zero 0>] activations [#pebble.activation<relu>, unit] nodes ["a", "b"]
-  // CHECK-NEXT: func.return %y
-  %y = pebble.quantized_layers %r, %w, %b, %b codes [#pebble.codes<s8 scale 0.25 zero 1>, #pebble.codes<u8 scale 2.0 zero 0>] activations [unit] nodes ["b"] : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  // CHECK: %h_q = pebble.convert %x
+  // CHECK-NEXT: %y_q = pebble.linear %h_q, %w bias %b times %b : tensor<2xf32> activation <relu> {pebble.node = "a"} : {{.*}} -> tensor<?x2x!pebble.codes<s8 scale 0.25 zero 1>>
+  // CHECK-NEXT: %y = pebble.linear %y_q, %w bias %b times %b : tensor<2xf32> {pebble.node = "b"} : {{.*}} -> tensor<?x2x!pebble.codes<u8 scale 2.0 zero 0>>
+  // CHECK-NEXT: %[[Y:.*]] = pebble.convert %y
+  // CHECK-NEXT: func.return %[[Y]]
+  %y_q = pebble.convert %r : (tensor<?x2xf32>) -> tensor<?x2x!pebble.codes<s8 scale 0.25 zero 1>>
+  %y_0 = pebble.linear %y_q, %w bias %b times %b : tensor<2xf32> {pebble.node = "b"} : (tensor<?x2x!pebble.codes<s8 scale 0.25 zero 1>>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<?x2x!pebble.codes<u8 scale 2.0 zero 0>>
+  %y = pebble.convert %y_0 : (tensor<?x2x!pebble.codes<u8 scale 2.0 zero 0>>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
 
@@ -20,9 +26,11 @@ func.func @chain(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 func.func @rounded(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0]]> : tensor<2x2xf32>
   %b = pebble.constant dense<[4.0, 5.0]> : tensor<2xf32>
-  %h = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>] activations [unit] nodes ["a"] : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %h_q = pebble.convert %x : (tensor<?x2xf32>) -> tensor<?x2x!pebble.codes<u8 scale 0.5 zero 128>>
+  %h = pebble.linear %h_q, %w bias %b times %b : tensor<2xf32> {pebble.node = "a"} : (tensor<?x2x!pebble.codes<u8 scale 0.5 zero 128>>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   %r = pebble.activate <relu> %h : (tensor<?x2xf32>) -> tensor<?x2xf32>
-  // CHECK: %y = pebble.quantized_layers %x, %w, %b, %b codes [#pebble.codes<u8 scale 0.5 zero 128>, #pebble.codes<u8 scale 0.25 zero 7>] activations [#pebble.activation<relu>] nodes ["a"]
+  // CHECK: %r = pebble.linear %h_q, %w bias %b times %b : tensor<2xf32> activation <relu> {{.*}} -> tensor<?x2x!pebble.codes<u8 scale 0.25 zero 7>>
+  // CHECK-NEXT: %y = pebble.convert %r
   %y = pebble.activate <quantize(0.25, 7.0)> %r : (tensor<?x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
@@ -35,9 +43,9 @@ func.func @added(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0]]> : tensor<2x2xf32>
   %z = pebble.constant dense<0.0> : tensor<2xf32>
   %b = pebble.constant dense<[4.0, 5.0]> : tensor<2xf32>
-  %h = pebble.quantized_layers %x, %w, %z, %b codes [#pebble.codes<dynamic>] activations [unit] nodes ["a"] : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  %h = pebble.linear %x, %w bias %z times %b : tensor<2xf32> precision "u8" {pebble.node = "a"} : (tensor<?x2xf32>, tensor<2x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   %a = pebble.add %h, %b : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
-  // CHECK: %y = pebble.quantized_layers %x, %w, %{{[0-9]+}}, %b codes [#pebble.codes<dynamic>] activations [#pebble.activation<relu>] nodes ["a"]
+  // CHECK: %y = pebble.linear %x, %w bias %z_1 times %b : tensor<2xf32> activation <relu> precision "u8" {pebble.node = "a"}
   %y = pebble.activate <relu> %a : (tensor<?x2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }

@@ -1,4 +1,4 @@
-// RUN: xdsl-opt %s -p pebble-reduce-quantized-layers --split-input-file | filecheck %s
+// RUN: xdsl-opt %s -p pebble-drop-dead-units,pebble-merge-equal-units --split-input-file | filecheck %s
 
 // Nothing reads neuron 0, neuron 1 has the code of its bias (8 * 0.5 / 0.25, less the zero), 2 and 3 have equal codes.
 // CHECK-LABEL: @neurons
@@ -13,8 +13,11 @@ func.func @neurons(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   // CHECK-DAG: dense<2.500000e-01> : tensor<1xf32>
   // CHECK-DAG: dense<[[1.100000e+01, 2.400000e+01]]> : tensor<1x2xf32>
   // CHECK-DAG: dense<[3.300000e+01, -4.600000e+01]> : tensor<2xf32>
-  // CHECK: %y = pebble.quantized_layers {{.*}} activations [#pebble.activation<relu>, unit] nodes ["a", "b"] : (tensor<?x2xf32>, tensor<2x1xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
-  %y = pebble.quantized_layers %x, %w, %b, %m, %v, %c, %c codes [#pebble.codes<u8 scale 0.5 zero 128>, #pebble.codes<u8 scale 0.25 zero 3>] activations [#pebble.activation<relu>, unit] nodes ["a", "b"] : (tensor<?x2xf32>, tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
+  // CHECK-DAG: %[[H:.*]] = pebble.linear %y_q, %w bias %b times %m : tensor<1xf32> activation <relu> {{.*}} -> tensor<?x1x!pebble.codes<u8 scale 0.25 zero 3>>
+  // CHECK: pebble.linear %[[H]], %v {{.*}} -> tensor<?x2xf32>
+  %y_q = pebble.convert %x : (tensor<?x2xf32>) -> tensor<?x2x!pebble.codes<u8 scale 0.5 zero 128>>
+  %y_0 = pebble.linear %y_q, %w bias %b times %m : tensor<4xf32> activation <relu> {pebble.node = "a"} : (tensor<?x2x!pebble.codes<u8 scale 0.5 zero 128>>, tensor<2x4xf32>, tensor<4xf32>) -> tensor<?x4x!pebble.codes<u8 scale 0.25 zero 3>>
+  %y = pebble.linear %y_0, %v bias %c times %c : tensor<2xf32> {pebble.node = "b"} : (tensor<?x4x!pebble.codes<u8 scale 0.25 zero 3>>, tensor<4x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
 
@@ -29,7 +32,9 @@ func.func @constants(%x: tensor<?x2xf32>) -> tensor<?x1xf32> {
   %v = pebble.constant dense<[[2.0], [1.0], [3.0]]> : tensor<3x1xf32>
   %c = pebble.constant dense<1.0> : tensor<1xf32>
   // CHECK-DAG: dense<-2.600000e+02> : tensor<1xf32>
-  // CHECK: (tensor<?x2xf32>, tensor<2x1xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1x1xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<?x1xf32>
-  %y = pebble.quantized_layers %x, %w, %b, %m, %v, %c, %c codes [#pebble.codes<u8 scale 0.5 zero 128>, #pebble.codes<s8 scale 0.25 zero 1>] activations [unit, unit] nodes ["a", "b"] : (tensor<?x2xf32>, tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3x1xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<?x1xf32>
+  // CHECK: pebble.linear {{.*}}, tensor<1x1xf32>, tensor<1xf32>) -> tensor<?x1xf32>
+  %y_q = pebble.convert %x : (tensor<?x2xf32>) -> tensor<?x2x!pebble.codes<u8 scale 0.5 zero 128>>
+  %y_0 = pebble.linear %y_q, %w bias %b times %m : tensor<3xf32> {pebble.node = "a"} : (tensor<?x2x!pebble.codes<u8 scale 0.5 zero 128>>, tensor<2x3xf32>, tensor<3xf32>) -> tensor<?x3x!pebble.codes<s8 scale 0.25 zero 1>>
+  %y = pebble.linear %y_0, %v bias %c times %c : tensor<1xf32> {pebble.node = "b"} : (tensor<?x3x!pebble.codes<s8 scale 0.25 zero 1>>, tensor<3x1xf32>, tensor<1xf32>) -> tensor<?x1xf32>
   func.return %y : tensor<?x1xf32>
 }
