@@ -20,7 +20,7 @@ from ..quantized.byte_lanes import lookup_form
 from ..quantized.found_codes import BOUNDS_BYTES, FoundCodes, find_codes
 from ..quantized.rounding import CodeBounds
 from ..quantized.step import weight_of
-from . import line_packing
+from . import packing
 from .image_code import ImageCode
 from .lines import lines_to_floats
 from .memory import padded_outputs
@@ -40,7 +40,7 @@ def words_of(image: ImageCode, value: SSAValue, codes: Stored) -> CodeWords:
     """Return the words of the codes that a value is rounded to."""
     builder = image.scratch.builder
     if not codes.is_found:
-        recipe = partial(line_packing.rounding_bounds, CodeBounds.of(codes.attribute))
+        recipe = partial(packing.rounding_bounds, CodeBounds.of(codes.attribute))
         (bounds,) = image.arrays(("bounds", codes), recipe)
         return CodeWords(bounds, Byte(builder, ir.Constant(BYTE, codes.zero)), outside_of(image, codes.zero))
     bounds = _own(image, value)
@@ -50,7 +50,7 @@ def words_of(image: ImageCode, value: SSAValue, codes: Stored) -> CodeWords:
 
 def outside_of(image: ImageCode, code: int) -> Bytes:
     """Return a line outside of all tiles that holds a code."""
-    return image.arrays(("outside line", code), partial(line_packing.outside_line, code))[0]
+    return image.arrays(("outside line", code), partial(packing.outside_row, np.uint8(code), OUTSIDE_BYTES))[0]
 
 
 def to_floats(image: ImageCode, codes: Stored, lines: Bytes, there: Bytes, channels: int) -> None:

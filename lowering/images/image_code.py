@@ -19,7 +19,7 @@ from ..llvm.call_tables import ConstantTable, Packing, values_of_constant
 from ..llvm.flow import call, loop
 from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, Bytes, Floats, Index, Ints, Longs, Number, Pointers
 from ..tiles.row_major import Sharing
-from . import line_packing, packing
+from . import packing
 from .lines import clearing_lines
 from .memory import ImageMemory, View
 from .movement import clearing, moving
@@ -143,7 +143,7 @@ class ImageCode:
         plane, codes = self.memory.views[value].plane, self.memory.stored.codes.get(value)
         count = shape_of(value)[1] if channels is None else channels
         if codes is not None:
-            (bits,) = self.arrays(("pixels", plane), partial(line_packing.pixel_bits, plane))
+            (bits,) = self.arrays(("pixels", plane), partial(packing.pixel_bits, plane))
             call(clearing_lines(self.code), tile, bits, number, ir.Constant(BYTE, codes.zero), count)
             return
         starts, positions = self.arrays(("empty", plane), partial(packing.empty_positions, plane))

@@ -18,12 +18,13 @@ from ...kernels.byte_quads import QUAD
 from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import Code
 from ..llvm.flow import allocated, fold, loop
-from ..llvm.gather_scatter import gather, load_ints
+from ..llvm.gather_scatter import gather
 from ..llvm.intrinsics import call_intrinsic
 from ..llvm.values import BYTE, I1, I32, Byte, Bytes, Float, Floats, Int, Ints, Longs, Number
 from ..llvm.vectors import Lanes, Operand, int_constants
 from ..quantized.byte_lanes import LOOK_UP, PLACING
 from ..quantized.rounding import Rounding
+from .movement import pixels_at
 
 LINE: Final = ir.VectorType(BYTE, PIXELS)
 
@@ -221,16 +222,13 @@ def rounding_pixels(code: Code) -> ir.Function:
         lanes = code.lanes(source)
         builder = lanes.builder
         rounding, firsts = Rounding.read(lanes, bounds), range(0, PIXELS, lanes.width)
-        # the pixel of each position, the first one where there is none
-        where = [load_ints(lanes, table.at(first)) for first in firsts]
-        is_pixel = [builder.icmp_signed(">=", one, lanes.ints(0)) for one in where]
-        safe = [builder.select(one, index, lanes.ints(0)) for one, index in zip(is_pixel, where, strict=True)]
+        places = pixels_at(lanes, table, firsts)
         nothing = lanes.splat_int(fill.wide(I32))
         with loop(channels) as channel:
             pixels, row = source.at(channel * stride), tile.at(channel * PIXELS)
-            for first, one, index in zip(firsts, is_pixel, safe, strict=True):
+            for first, (is_pixel, index) in zip(firsts, places, strict=True):
                 words = rounding.code_words(rounding.quotient(gather(lanes, pixels, index)))
-                codes = builder.trunc(builder.select(one, words, nothing), ir.VectorType(BYTE, lanes.width))
+                codes = builder.trunc(builder.select(is_pixel, words, nothing), ir.VectorType(BYTE, lanes.width))
                 row.at(first).store(codes, 1)
 
     return kernel

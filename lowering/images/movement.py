@@ -7,6 +7,9 @@ A table says for each position of the target where its pixel is. For all channel
     target   a whole vector, or the lanes before the end of the image
 """
 
+from collections.abc import Iterable
+from typing import NamedTuple
+
 from llvmlite import ir
 
 from ...kernels.tile_widths import PIXELS
@@ -14,6 +17,22 @@ from ..llvm.builder import Code
 from ..llvm.flow import loop
 from ..llvm.gather_scatter import gather, load_ints
 from ..llvm.values import FLOAT, FLOAT_BYTES, Float, Floats, Ints, Number
+from ..llvm.vectors import Lanes
+
+
+class Places(NamedTuple):
+    """Where a vector of positions has pixels, and the place of each: that of the first one where there is none."""
+
+    is_pixel: ir.Value
+    number: ir.Value
+
+
+def pixels_at(lanes: Lanes, table: Ints, firsts: Iterable[int]) -> list[Places]:
+    """Return the places of vectors that begin at some positions of a table."""
+    where = [load_ints(lanes, table.at(first)) for first in firsts]
+    is_pixel = [lanes.builder.icmp_signed(">=", one, lanes.ints(0)) for one in where]
+    safe = [lanes.builder.select(one, place, lanes.ints(0)) for one, place in zip(is_pixel, where, strict=True)]
+    return [Places(*place) for place in zip(is_pixel, safe, strict=True)]
 
 
 def moving(code: Code, *, whole: bool) -> ir.Function:
@@ -34,17 +53,13 @@ def moving(code: Code, *, whole: bool) -> ir.Function:
         fill: Float,
     ) -> None:
         lanes = code.lanes(source)
-        builder, other = lanes.builder, lanes.splat(fill)
-        starts = range(0, PIXELS, lanes.width)
-        # the pixel of each position, the first one where there is none
-        where = [load_ints(lanes, table.at(first)) for first in starts]
-        is_pixel = [builder.icmp_signed(">=", one, lanes.ints(0)) for one in where]
-        safe = [builder.select(one, index, lanes.ints(0)) for one, index in zip(is_pixel, where, strict=True)]
+        other, starts = lanes.splat(fill), range(0, PIXELS, lanes.width)
+        places = pixels_at(lanes, table, starts)
         wanted = [lanes.below(count, first) for first in starts]
         with loop(channels) as channel:
             pixels, row = source.at(channel * source_stride), target.at(channel * target_stride)
             for vector, first in enumerate(starts):
-                value = lanes.select(is_pixel[vector], gather(lanes, pixels, safe[vector]), other)
+                value = lanes.select(places[vector].is_pixel, gather(lanes, pixels, places[vector].number), other)
                 if whole:
                     lanes.store(value, row.at(first), FLOAT_BYTES * lanes.width)
                 else:
@@ -65,12 +80,11 @@ def blending(code: Code, taps: int) -> ir.Function:
             for first in range(0, PIXELS, lanes.width):
                 total = lanes.splat(0.0)
                 for table, factors in zip(tables, shares, strict=True):
-                    where = load_ints(lanes, table.at(first))
-                    is_pixel = lanes.builder.icmp_signed(">=", where, lanes.ints(0))
-                    value = gather(lanes, pixels, lanes.builder.select(is_pixel, where, lanes.ints(0)))
+                    (place,) = pixels_at(lanes, table, [first])
+                    value = gather(lanes, pixels, place.number)
                     share = lanes.load(factors.at(first))
                     # what is read for no pixel may be anything
-                    total = lanes.fma(share, lanes.select(is_pixel, value, lanes.splat(0.0)), total)
+                    total = lanes.fma(share, lanes.select(place.is_pixel, value, lanes.splat(0.0)), total)
                 lanes.store(total, row.at(first), FLOAT_BYTES * lanes.width)
 
     return kernel

@@ -1,4 +1,4 @@
-"""Packed constants of image networks: tables of positions, and weights in the shares of threads."""
+"""Packed constants of image networks: tables of positions, weights in the shares of threads, and those of codes."""
 
 from itertools import pairwise
 
@@ -7,8 +7,18 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation
 
 from ...dialect.ops.constants import constant_array
-from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
+from ...dialect.ops.images import (
+    Conv2dOp,
+    Depthwise2dOp,
+    Pool2dOp,
+    QuantizedConv2dOp,
+    Resample2dOp,
+    WindowOp,
+    image_shape,
+)
 from ...dialect.tensors import shape_of
+from ...kernels import byte_quads
+from ...kernels.byte_quads import QuadForm
 from ...kernels.family import LayerWeights
 from ...kernels.formats.count_blocks import pack
 from ...kernels.row_segments import FIRST, LAST, PackedBlocks
@@ -16,10 +26,12 @@ from ...kernels.tile_widths import PIXELS
 from ...sparse.csr import CscMatrix
 from ..kernels.kernel_form import layer_weights
 from ..kernels.table import kernel_at
+from ..quantized.rounding import CodeBounds
+from ..quantized.step import bias_of, weight_of
 from .geometry import NO_PIXEL, Phases, Plane
-from .windows import OUTSIDE_FLOATS
 
 Indices = NDArray[np.int64]
+Arrays = list[NDArray[np.generic]]
 
 
 def incoming_pixels(plane: Plane, _: Operation | None) -> list[NDArray[np.int32]]:
@@ -63,7 +75,7 @@ def phase_positions(plane: Plane, target: Plane, op: WindowOp) -> list[Indices]:
     return [plane.positions(rows * down + first, columns * across + second) for first, second in phases.offsets]
 
 
-def resampled_pixels(plane: Plane, tile_values: int, target: Plane, op: Operation | None) -> list[NDArray[np.generic]]:
+def resampled_pixels(plane: Plane, tile_values: int, target: Plane, op: Operation | None) -> Arrays:
     """Return for each position where the pixels are that it has a share of, of two each pair; then the shares."""
     assert isinstance(op, Resample2dOp)
     row, column = np.divmod(np.arange(target.tiles * PIXELS), target.pitch)
@@ -83,16 +95,63 @@ def minus_infinity_outside(plane: Plane, _: Operation | None) -> list[NDArray[np
     return [np.where(plane.pixels() == NO_PIXEL, -np.inf, 0).astype(np.float32)]
 
 
-def empty_positions(plane: Plane, _: Operation | None) -> list[NDArray[np.generic]]:
+def empty_positions(plane: Plane, _: Operation | None) -> Arrays:
     """Return where the positions of each tile begin that are no pixels, and these, counted in their tile."""
     empty = np.flatnonzero(plane.pixels() == NO_PIXEL)
     starts = np.searchsorted(empty, PIXELS * np.arange(plane.tiles + 1))
     return [starts.astype(np.int64), np.append(empty % PIXELS, 0).astype(np.int32)]
 
 
-def outside_row(fill: float, _: Operation | None) -> list[NDArray[np.float32]]:
-    """Return the row outside of all tiles."""
-    return [np.full(OUTSIDE_FLOATS, fill, dtype=np.float32)]
+def pixel_bits(plane: Plane, _: Operation | None) -> Arrays:
+    """Return 64 bits for each tile: which positions are pixels."""
+    return [_bits(plane.pixels() != NO_PIXEL)]
+
+
+def _bits(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    return np.packbits(flags.reshape(-1, PIXELS), axis=1, bitorder="little").view(np.uint64).ravel()
+
+
+def pixel_places(plane: Plane, _: Operation | None) -> Arrays:
+    """Return what is known of tiles, whose pixels lie next to each other in an image as ONNX has it.
+
+    These are the number of the first one of each tile, and behind the last tile that of all; for each position the
+    pixel of its tile, and for each pixel of a tile its position.
+    """
+    pixels = plane.pixels().reshape(-1, PIXELS)
+    is_pixel = pixels != NO_PIXEL
+    counts = is_pixel.sum(axis=1)
+    firsts = np.append(0, np.cumsum(counts))
+    inward = np.where(is_pixel, pixels - firsts[:-1, None], 0)
+    # stable: pixels before what is none, in their order
+    outward = np.argsort(~is_pixel, axis=1, kind="stable")
+    return [firsts.astype(np.int64), inward.astype(np.uint8), outward.astype(np.uint8)]
+
+
+def phase_lines(plane: Plane, target: Plane, op: Operation | None) -> Arrays:
+    """Return of which lines those of phases are made: see `lines.copying_lines`; one table for each phase."""
+    assert isinstance(op, WindowOp)
+    found: Arrays = []
+    for positions in phase_positions(plane, target, op):
+        lines = positions.reshape(-1, PIXELS)
+        starts, tiles, places, bits = [0], list[int](), list[NDArray[np.int64]](), list[NDArray[np.bool_]]()
+        for line in lines:
+            is_pixel = line != NO_PIXEL
+            for tile in np.unique(line[is_pixel] // PIXELS).tolist():
+                here = is_pixel & (line // PIXELS == tile)
+                tiles.append(tile)
+                places.append(np.where(here, line % PIXELS, 0))
+                bits.append(here)
+            starts.append(len(tiles))
+        # a table is never empty
+        table = np.array([*places, np.zeros(PIXELS)]).astype(np.uint8)
+        flags = _bits(np.array([*bits, np.zeros(PIXELS, np.bool_)]))
+        found += [np.array(starts, np.int64), np.array([*tiles, 0], np.int64), table, flags]
+    return found
+
+
+def outside_row(value: np.generic, count: int, _: Operation | None) -> Arrays:
+    """Return the row outside of all tiles, of floats or of codes."""
+    return [np.full(count, value)]
 
 
 def channel_taps(op: Operation | None) -> list[NDArray[np.float32]]:
@@ -124,7 +183,38 @@ def window_shares(plane: Plane, op: Operation | None) -> list[NDArray[np.float32
     return [(1.0 / np.maximum(1.0, counts)).astype(np.float32)]
 
 
-def packed_shares(borders: tuple[int, ...], rows: int, op: Operation | None) -> list[NDArray[np.generic]]:
+def rounding_bounds(codes: CodeBounds, _: Operation | None) -> Arrays:
+    """Return the words by which code knows codes."""
+    return [codes.words()]
+
+
+def packed_quads(form: QuadForm, blocks: int, op: Operation | None) -> Arrays:
+    """Return the arrays of `quad_layer.PackedQuads` for a convolution; with found codes, bias and multiplier are none.
+
+    Raises:
+        ValueError: the multiplier is no constant.
+    """
+    assert isinstance(op, QuantizedConv2dOp)
+    layer, multiplier = op.layer, constant_array(op.multiplier)
+    if multiplier is None:
+        raise ValueError("the multiplier of a quantized convolution is no constant")
+    weight, bounds = weight_of(layer), np.zeros(1, np.int32)
+    if op.output is not None:
+        positive = op.activation is not None and op.activation.kind == "relu"
+        bounds = CodeBounds.of(op.output, positive=positive).words()
+        if layer.rounds_sums:
+            multiplier = multiplier / np.float32(op.output.scale)
+    padding = (0, -weight.shape[1] % byte_quads.QUAD)
+    if op.codes.is_dynamic:
+        added = constant_array(op.bias)
+        assert added is not None
+        nothing = np.zeros(1, np.int32)
+        return [*byte_quads.pack(weight, blocks, form), nothing, nothing, np.pad(added.astype(np.float32), padding)]
+    outputs = [np.pad(one, padding) for one in (bias_of(layer, weight), multiplier.astype(np.float32))]
+    return [*byte_quads.pack(weight, blocks, form), *outputs, bounds]
+
+
+def packed_shares(borders: tuple[int, ...], rows: int, op: Operation | None) -> Arrays:
     """Return the packed weights of a convolution: one share after the other, each for `rows` inputs after others.
 
     Raises:

@@ -24,7 +24,7 @@ from ..quantized.byte_lanes import multiplies_bytes
 from ..quantized.lookup_layer import LayerEnd
 from ..quantized.quad_layer import Blocks, quad_layer
 from ..quantized.step import WIDE_LANES
-from . import line_packing
+from . import packing
 from .found_codes import scaled_by_range, to_floats, words_of
 from .image_code import ImageCode
 from .lines import entering_lines, leaving_lines, load_line
@@ -45,7 +45,7 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
         end = LayerEnd(end.kind, None, end.outputs)
     inputs = Blocks(blocks, block_quads(shape_of(op.weight)[0], blocks))
     kernel = quad_layer(image.code, form, end, inputs, FORMS[family])
-    packed: list[Value] = [*image.arrays((op, "quads"), partial(line_packing.packed_quads, FORMS[family], blocks), op)]
+    packed: list[Value] = [*image.arrays((op, "quads"), partial(packing.packed_quads, FORMS[family], blocks), op)]
     if op.codes.is_dynamic:
         _, *scaled = scaled_by_range(image, op)
         packed = [*packed[:-3], *scaled, packed[-1]]
@@ -115,7 +115,7 @@ def emit_entrance(image: ImageCode, value: SSAValue, source: Floats) -> None:
     codes, (_, channels, height, width) = image.memory.stored.codes[value], image_shape(value)
     firsts, places, _ = _places(image, view)
     words = words_of(image, value, codes)
-    (bits,) = image.arrays(("pixels", view.plane), partial(line_packing.pixel_bits, view.plane))
+    (bits,) = image.arrays(("pixels", view.plane), partial(packing.pixel_bits, view.plane))
 
     def tile(number: Number) -> None:
         first, count = _span(firsts, number)
@@ -141,7 +141,7 @@ def emit_exit(image: ImageCode, value: SSAValue, target: Floats) -> None:
 
 
 def _places(image: ImageCode, view: View) -> list[Bytes]:
-    return image.arrays(("places", view.plane), partial(line_packing.pixel_places, view.plane))
+    return image.arrays(("places", view.plane), partial(packing.pixel_places, view.plane))
 
 
 def _span(firsts: Bytes, number: Number) -> tuple[Number, Number]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
 from llvmlite import ir
 
 from ...dialect.ops.images import Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp
@@ -12,14 +13,14 @@ from ...dialect.tensors import shape_of
 from ...kernels.tile_widths import PIXELS
 from ..llvm.flow import call
 from ..llvm.values import BYTE, NULL, Byte, Bytes, Floats, Index, Ints, Longs, Number
-from . import line_packing, packing
+from . import packing
 from .found_codes import CodeWords, outside_of, to_floats, words_of
 from .geometry import Phases, Plane
 from .image_code import ImageCode
 from .lines import copying_lines, rounding_pixels
 from .memory import View, needs_phases
 from .stored_codes import Stored
-from .windows import WindowForm, Work, windows
+from .windows import OUTSIDE_FLOATS, WindowForm, Work, windows
 
 
 class Channels(NamedTuple):
@@ -59,7 +60,7 @@ class Windows:
         def outside() -> Bytes:
             if words is not None:
                 return words.outside
-            return image.arrays(("outside", fill), partial(packing.outside_row, fill))[0]
+            return image.arrays(("outside", fill), partial(packing.outside_row, np.float32(fill), OUTSIDE_FLOATS))[0]
 
         return Windows(image, source, phases, form, outside)
 
@@ -96,7 +97,7 @@ def _words_of(image: ImageCode, op: WindowOp, codes: Stored) -> CodeWords:
 def _copy_lines(image: ImageCode, op: WindowOp, target: View, words: CodeWords) -> None:
     """Emit copies of codes to the phases that an op reads."""
     source = image.memory.views[op.x]
-    arrays = image.arrays((op, "lines"), partial(line_packing.phase_lines, source.plane, target.plane), op)
+    arrays = image.arrays((op, "lines"), partial(packing.phase_lines, source.plane, target.plane), op)
     first = image.tile(source, 0)
 
     def tile(number: Number) -> None:

@@ -13,7 +13,6 @@ from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.images.geometry import NO_PIXEL, Phases, Plane
-from redpebble.lowering.images.line_packing import phase_lines, pixel_bits, pixel_places
 from redpebble.lowering.images.lines import (
     clearing_lines,
     copying_lines,
@@ -23,7 +22,15 @@ from redpebble.lowering.images.lines import (
     rounding_pixels,
 )
 from redpebble.lowering.images.movement import blending, clearing, moving
-from redpebble.lowering.images.packing import empty_positions, incoming_pixels, outgoing_pixels, phase_positions
+from redpebble.lowering.images.packing import (
+    empty_positions,
+    incoming_pixels,
+    outgoing_pixels,
+    phase_lines,
+    phase_positions,
+    pixel_bits,
+    pixel_places,
+)
 from redpebble.lowering.quantized.rounding import CodeBounds
 from tests.support.called_kernels import aligned, called
 from tests.support.lowering_modules import HERE, each_target

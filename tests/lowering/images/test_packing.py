@@ -11,7 +11,7 @@ from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.images import Depthwise2dOp, Pool2dOp, Pooling, Resample2dOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images import line_packing, packing
+from redpebble.lowering.images import packing
 from redpebble.lowering.images.geometry import NO_PIXEL, Plane
 
 PLANES = [Plane(9, 10, 13), Plane(1, 1, 1), Plane(70, 1, 2), Plane(3, 64, 64), Plane(2, 40, 90)]
@@ -42,7 +42,7 @@ def test_pixels_find_their_positions_and_these_their_pixels(plane: Plane) -> Non
 @each_plane
 def test_positions_without_a_pixel_are_known_by_tile_and_by_bit(plane: Plane) -> None:
     starts, empty = packing.empty_positions(plane, None)
-    (bits,) = line_packing.pixel_bits(plane, None)
+    (bits,) = packing.pixel_bits(plane, None)
     is_pixel = (plane.pixels() != NO_PIXEL).reshape(-1, PIXELS)
     for tile, flags in enumerate(is_pixel):
         assert empty[starts[tile] : starts[tile + 1]].tolist() == np.flatnonzero(~flags).tolist()
@@ -53,7 +53,7 @@ def test_positions_without_a_pixel_are_known_by_tile_and_by_bit(plane: Plane) ->
 
 @each_plane
 def test_pixels_of_a_tile_lie_next_to_each_other_in_the_image(plane: Plane) -> None:
-    firsts, inward, outward = line_packing.pixel_places(plane, None)
+    firsts, inward, outward = packing.pixel_places(plane, None)
     pixels = plane.pixels().reshape(-1, PIXELS)
     assert firsts[-1] == plane.height * plane.width
     for tile, line in enumerate(pixels):
