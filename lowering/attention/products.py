@@ -123,12 +123,7 @@ class _Product:
 
         def step(depth: Number, known: Sums) -> Sums:
             vectors = self._vectors(right.at(depth * self.width))
-            following: Sums = []
-            for row, address in enumerate(left(depth)):
-                value = lanes.splat(address[0])
-                own = known[row * registers.vectors : (row + 1) * registers.vectors]
-                following += [lanes.fma(value, vector, total) for vector, total in zip(vectors, own, strict=True)]
-            return following
+            return lanes.add_outer(known, (address[0] for address in left(depth)), vectors)
 
         return fold(count, initial or [lanes.splat(0.0)] * (registers.rows * registers.vectors), step)
 

@@ -21,7 +21,7 @@ from ..llvm.flow import allocated, fold, loop
 from ..llvm.gather_scatter import gather
 from ..llvm.intrinsics import call_intrinsic
 from ..llvm.values import BYTE, I1, I32, Byte, Bytes, Float, Floats, Int, Ints, Longs, Number
-from ..llvm.vectors import Lanes, Operand, int_constants
+from ..llvm.vectors import Lanes, Operand, broadcast, int_constants
 from ..quantized.byte_lanes import LOOK_UP, PLACING
 from ..quantized.rounding import Rounding
 from .movement import pixels_at
@@ -33,7 +33,7 @@ class LineLanes(Lanes):
     """The codes of a line as lanes: what moves, chooses and compares them is written as it is for floats."""
 
     @property
-    def float_vector(self) -> ir.VectorType:
+    def vector(self) -> ir.VectorType:
         """The type of a line."""
         return LINE
 
@@ -50,9 +50,7 @@ def load_line(address: Bytes, align: int = PIXELS) -> ir.Value:
 
 def splat_code(code: Number) -> ir.Value:
     """Return a line of one code."""
-    builder, undefined = code.builder, ir.Constant(LINE, ir.Undefined)
-    first = builder.insert_element(undefined, code.value, ir.Constant(I32, 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, PIXELS), 0))
+    return broadcast(code.builder, code.value, PIXELS)
 
 
 class _Placing:

@@ -124,7 +124,7 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
         channels: Number,
     ) -> None:
         kind = Bytes if form.of_codes else Floats
-        lanes = LineLanes(tile.builder, code.target, PIXELS) if form.of_codes else code.lanes(tile)
+        lanes = LineLanes(tile.builder, PIXELS, code.target) if form.of_codes else code.lanes(tile)
         rows, there = _Rows(form, tile.cast(kind), number, tiles, outside.cast(kind)), target.cast(kind)
         work = _Windows(lanes, form, rows, factors, bias)
         starts, taps = range(0, PIXELS, lanes.width), range(len(form.taps))

@@ -12,6 +12,7 @@ n steps there: read the rows' sums, do the steps, write the sums. Registers, for
 Sums are float32. The instruction takes denormal numbers to be 0.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from llvmlite import ir
@@ -23,8 +24,8 @@ from ..llvm.builder import Code
 from ..llvm.flow import allocated, call, fold, loop
 from ..llvm.interleaving import interleaved
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import ALIGNMENT, BYTE, FLOAT_BYTES, I16, I32, I64, Bytes, Floats, Ints, Number
-from ..llvm.vectors import int_constants
+from ..llvm.values import ALIGNMENT, BYTE, FLOAT, FLOAT_BYTES, I16, I32, I64, Bytes, Floats, Ints, Number
+from ..llvm.vectors import Arithmetic, int_constants
 from .block_loop import BlockKernel, GroupWork, RowGroups, Vectors
 from .kernel_form import LinearForm
 
@@ -86,9 +87,29 @@ def _rounding(code: Code, width: int, vectors: int) -> ir.Function:
     return kernel
 
 
+class BfloatPairs(Arithmetic):
+    """Sums of floats; a factor and a lane of other vectors are two bfloats in a word."""
+
+    @property
+    def vector(self) -> ir.VectorType:
+        """The type of a vector of sums."""
+        return ir.VectorType(FLOAT, self.width)
+
+    def multiplied(self, total: ir.Value, vector: ir.Value, factor: ir.Value) -> ir.Value:
+        """Return sums and the products of both."""
+        return call_intrinsic(self.builder, PRODUCTS, self.vector, [total, vector, factor])
+
+    def met(self, lines: Sequence[Bytes], vectors: int) -> Iterator[ir.Value]:
+        """Yield vectors of the columns of one input next to those of another one."""
+        for part in range(vectors // 2):
+            one, other = (line.after(VECTOR * part).load(BYTES, ALIGNMENT) for line in lines)
+            for high in (False, True):
+                yield self.builder.bitcast(interleaved(self.builder, one, other, 2, high), WORDS)
+
+
 def _products(groups: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
     """Return the sums after `work.count` steps of each row."""
-    builder, lanes, vectors = work.x.builder, groups.lanes, groups.chunk.vectors
+    pairs, vectors = BfloatPairs(work.x.builder, LANES), groups.chunk.vectors
     lines, weights = work.x.cast(Bytes), work.weights.cast(Ints)
     # offsets are for tiles of the widest kind
     unit = 8 * LANES * vectors // COLUMNS[-1]
@@ -98,16 +119,10 @@ def _products(groups: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
         totals: Vectors = []
         for row in range(TURNS):
             # the weights of two inputs in a word, and the rounded columns of these inputs
-            both = lanes.splat_int(weights.narrow(words + row))
+            both = pairs.splat(weights.narrow(words + row).value)
             places = [work.offsets.at(words * STEP_INPUTS + (STEP_INPUTS * row + side)) for side in range(STEP_INPUTS)]
             pair = [lines.after(offset * unit) for offset in [place[0] for place in places]]
-            for part in range(vectors // 2):
-                one, other = (line.after(VECTOR * part).load(BYTES, ALIGNMENT) for line in pair)
-                # columns of one input next to those of the other one, and their products
-                for half in (0, 1):
-                    pairs = builder.bitcast(interleaved(builder, one, other, 2, bool(half)), WORDS)
-                    before = sums[row * vectors + 2 * part + half]
-                    totals.append(call_intrinsic(builder, PRODUCTS, lanes.float_vector, [before, pairs, both]))
+            totals += pairs.add_products(sums[row * vectors : (row + 1) * vectors], both, pairs.met(pair, vectors))
         return totals
 
     return fold(work.count, initial, step)

@@ -174,9 +174,4 @@ class _Block:
         lanes = self.code.lanes(column)
         weights = [entries[start // PANEL].at(k * PANEL + start % PANEL) for start in self.starts]
         operands = [lanes.load(address, FLOAT_BYTES * lanes.width) for address in weights]
-        following: list[ir.Value] = []
-        for row in range(len(self.rows)):
-            value = lanes.splat(column[row])
-            own = sums[row * len(operands) : (row + 1) * len(operands)]
-            following += [lanes.fma(value, operand, total) for operand, total in zip(operands, own, strict=True)]
-        return following
+        return lanes.add_outer(sums, (column[row] for row in range(len(self.rows))), operands)

@@ -184,10 +184,7 @@ class _Chunk:
             entries = [weights.at(row) for row in range(len(sums) // vectors)]
             factors = [lanes.splat(entry[0]) for entry in entries]
             weights.at(WEIGHTS_AHEAD).fetch(1)
-            return [
-                lanes.fma(factors[number // vectors], columns[number % vectors], total)
-                for number, total in enumerate(sums)
-            ]
+            return lanes.add_outer(sums, factors, columns)
 
         return fold(stream.length, initial, multiply_add)
 
@@ -211,8 +208,7 @@ class _Chunk:
     def _step(self, stream: _Stream, index: Number, sums: list[ir.Value]) -> list[ir.Value]:
         """Return the sums of a row after one connection of its own."""
         columns = self._columns(stream.inputs.at(index))
-        weight = self.lanes.splat(stream.weights[index])
-        return [self.lanes.fma(weight, column, total) for column, total in zip(columns, sums, strict=True)]
+        return self.lanes.add_products(sums, stream.weights[index], columns)
 
     def _columns(self, offset: Ints) -> list[ir.Value]:
         """Return the columns of the input whose offset is at an address."""

@@ -38,8 +38,7 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
                     # the columns of the input, all times the weight
                     place = inputs[at] * form.width + first
                     weight = lanes.splat(weights[at])
-                    columns = lanes.vectors(x.at(place), len(sums))
-                    return [lanes.fma(weight, column, total) for column, total in zip(columns, sums, strict=True)]
+                    return lanes.add_products(sums, weight, lanes.vectors(x.at(place), len(sums)))
 
                 # from the bias on, over the connections of the row
                 begin, end = pointers[row], pointers[row + 1]

@@ -67,7 +67,7 @@ class Code:
 
     def lanes(self, place: Value, width: int | None = None) -> Lanes:
         """Return the vector operations at a place, of the target's width unless another one is asked for."""
-        return Lanes(place.builder, self.target, self.target.lanes if width is None else width)
+        return Lanes(place.builder, self.target.lanes if width is None else width, self.target)
 
 
 class Parameters(NamedTuple):

@@ -151,12 +151,16 @@ class Blocks:
 
     def switch(self, number: Number, cases: Mapping[str, Iterable[int]], otherwise: str | None = None) -> None:
         """Go to the block of a number; to another one where it has none, or nowhere, as it always has one."""
-        switch = self.builder.switch(number.value, self.blocks[otherwise] if otherwise else self._nowhere())
+        others = self._nowhere() if otherwise is None else self._block(otherwise)
+        switch = self.builder.switch(number.value, others)
         for name, numbers in cases.items():
-            if name not in self.blocks:
-                self.blocks[name] = ir.Block(self.builder.function, name)
             for one in numbers:
-                switch.add_case(ir.Constant(number.value.type, one), self.blocks[name])
+                switch.add_case(ir.Constant(number.value.type, one), self._block(name))
+
+    def _block(self, name: str) -> ir.Block:
+        if name not in self.blocks:
+            self.blocks[name] = ir.Block(self.builder.function, name)
+        return self.blocks[name]
 
     def _nowhere(self) -> ir.Block:
         block = self.builder.append_basic_block("never")

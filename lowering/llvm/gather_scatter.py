@@ -7,8 +7,8 @@ scatter  y[r0] = v0, ..., where r >= 0    vscatterdps under a mask
 from llvmlite import ir
 
 from .intrinsics import call_intrinsic
-from .values import FLOAT, I1, I32, POINTER, VOID, Floats, Ints
-from .vectors import Lanes
+from .values import FLOAT, I1, I32, VOID, Floats, Ints
+from .vectors import Lanes, broadcast
 
 
 def gather(lanes: Lanes, pointer: Floats, indices: ir.Value) -> ir.Value:
@@ -16,9 +16,9 @@ def gather(lanes: Lanes, pointer: Floats, indices: ir.Value) -> ir.Value:
     addresses = _addresses(lanes, pointer, indices)
     flags = ir.VectorType(I1, lanes.width)
     name = f"llvm.masked.gather.v{lanes.width}f32.v{lanes.width}p0"
-    every, undefined = ir.Constant(flags, [1] * lanes.width), ir.Constant(lanes.float_vector, ir.Undefined)
+    every, undefined = ir.Constant(flags, [1] * lanes.width), ir.Constant(lanes.vector, ir.Undefined)
     operands = [addresses, ir.Constant(I32, 4), every, undefined]
-    return call_intrinsic(lanes.builder, name, lanes.float_vector, operands)
+    return call_intrinsic(lanes.builder, name, lanes.vector, operands)
 
 
 def scatter_rows(lanes: Lanes, values: ir.Value, y: Floats, rows: ir.Value) -> None:
@@ -37,6 +37,4 @@ def load_ints(lanes: Lanes, pointer: Ints, align: int = 4) -> ir.Value:
 def _addresses(lanes: Lanes, pointer: Floats, indices: ir.Value) -> ir.Value:
     """Return the address of the float at each of `places`; llvmlite types a sum of addresses by its base."""
     builder = lanes.builder
-    undefined = ir.Constant(ir.VectorType(POINTER, lanes.width), ir.Undefined)
-    first = builder.insert_element(undefined, pointer.value, ir.Constant(I32, 0))
-    return builder.gep(builder.shuffle_vector(first, undefined, lanes.ints(0)), [indices], source_etype=FLOAT)
+    return builder.gep(broadcast(builder, pointer.value, lanes.width), [indices], source_etype=FLOAT)

@@ -203,7 +203,7 @@ def _transpose_in(block: _Columns, feature: Number) -> None:
 
 def _gather(block: _Columns, feature: Number) -> None:
     builder = block.vectors.builder
-    vector: ir.Value = ir.Constant(block.vectors.float_vector, ir.Undefined)
+    vector: ir.Value = ir.Constant(block.vectors.vector, ir.Undefined)
     for lane, row in enumerate(block.rows):
         vector = builder.insert_element(vector, row[feature], ir.Constant(I32, lane))
     block.store(vector, feature)

@@ -10,6 +10,7 @@ What a few of the operations are in registers, with their instructions on AVX-51
     horizontal_sum(x)   halves added: 16 -> 8 -> 4 -> 2 -> 1  vextractf32x8, vaddps
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from ctypes import c_float
 from dataclasses import dataclass
@@ -45,19 +46,83 @@ def _float_constants(digits: str, width: int) -> ir.Constant:
     return ir.Constant(ir.VectorType(FLOAT, width), float.fromhex(digits))
 
 
+def broadcast(builder: ir.IRBuilder, value: ir.Value, width: int) -> ir.Value:
+    """Return a vector with a value in every lane."""
+    undefined = ir.Constant(ir.VectorType(value.type, width), ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(INT, 0))
+    return builder.shuffle_vector(first, undefined, int_constants([0] * width))
+
+
 @dataclass(frozen=True)
-class Lanes:
+class Arithmetic(ABC):
+    """Sums of products in registers: `width` lanes of 32 bits, at the place of `builder`.
+
+    A lane is a float, or the place of some numbers that an instruction multiplies and adds at once.
+    """
+
+    builder: ir.IRBuilder
+    width: int
+
+    @property
+    @abstractmethod
+    def vector(self) -> ir.VectorType:
+        """The type of a vector of sums."""
+
+    def splat(self, value: Operand) -> ir.Value:
+        """Return a vector with a value in every lane; a vector is returned as it is."""
+        if isinstance(value, Float):
+            value = value.value
+        assert isinstance(value, ir.Value)
+        return value if isinstance(value.type, ir.VectorType) else broadcast(self.builder, value, self.width)
+
+    @abstractmethod
+    def multiplied(self, total: ir.Value, vector: ir.Value, factor: ir.Value) -> ir.Value:
+        """Return total + vector * factor."""
+
+    def load(self, pointer: Pointer[Any], align: int = 4) -> ir.Value:
+        """Return the vector at `pointer`, whose address is a multiple of `align` bytes."""
+        return pointer.load(self.vector, align)
+
+    def store(self, value: Operand, pointer: Pointer[Any], align: int = 4) -> None:
+        """Write a vector to `pointer`, whose address is a multiple of `align` bytes."""
+        pointer.store(self.splat(value), align)
+
+    def vectors(self, pointer: Pointer[Any], count: int) -> Iterator[ir.Value]:
+        """Load vectors that lie one after the other from a multiple of their size on, each when it is asked for."""
+        for index in range(count):
+            yield self.load(pointer.at(self.width * index), FLOAT_BYTES * self.width)
+
+    def put(self, pointer: Pointer[Any], values: Iterable[Operand]) -> None:
+        """Write vectors one after the other from a multiple of their size on."""
+        for index, value in enumerate(values):
+            self.store(value, pointer.at(self.width * index), FLOAT_BYTES * self.width)
+
+    def add_products(self, sums: Sequence[ir.Value], factor: Operand, vectors: Iterable[ir.Value]) -> list[ir.Value]:
+        """Return sums[v] + factor * vectors[v]."""
+        every = self.splat(factor)
+        return [self.multiplied(total, vector, every) for vector, total in zip(vectors, sums, strict=True)]
+
+    def add_outer(
+        self, sums: Sequence[ir.Value], factors: Iterable[Operand], vectors: Sequence[ir.Value]
+    ) -> list[ir.Value]:
+        """Return sums[r][v] + factors[r] * vectors[v]; the sums of the first factor come first."""
+        count, following = len(vectors), list[ir.Value]()
+        for row, factor in enumerate(factors):
+            following += self.add_products(sums[row * count : (row + 1) * count], factor, vectors)
+        return following
+
+
+@dataclass(frozen=True)
+class Lanes(Arithmetic):
     """The operations on vectors of `width` floats (a power of two) at the place of `builder`.
 
     Comparisons give vectors of i1. Integer vectors have 32-bit lanes, as many as the floats whose bits they are.
     """
 
-    builder: ir.IRBuilder
     target: CpuTarget
-    width: int
 
     @property
-    def float_vector(self) -> ir.VectorType:
+    def vector(self) -> ir.VectorType:
         """The type of a vector of floats."""
         return ir.VectorType(FLOAT, self.width)
 
@@ -68,34 +133,14 @@ class Lanes:
 
     def splat(self, value: Operand) -> ir.Value:
         """Return a vector with `value`, a number or an f32 value, in every lane; a vector is returned as it is."""
-        if isinstance(value, Float):
-            value = value.value
-        if not isinstance(value, ir.Value):
-            # c_float rounds to f32, beyond its range to infinity, where llvmlite would refuse
-            return _float_constants(c_float(value).value.hex(), self.width)
-        if isinstance(value.type, ir.VectorType):
-            return value
-        undefined = ir.Constant(self.float_vector, ir.Undefined)
-        first = self.builder.insert_element(undefined, value, ir.Constant(INT, 0))
-        return self.builder.shuffle_vector(first, undefined, self.ints(0))
+        if isinstance(value, ir.Value | Float):
+            return super().splat(value)
+        # c_float rounds to f32, beyond its range to infinity, where llvmlite would refuse
+        return _float_constants(c_float(value).value.hex(), self.width)
 
-    def load(self, pointer: Pointer[Any], align: int = 4) -> ir.Value:
-        """Return the floats at `pointer`, whose address is a multiple of `align` bytes."""
-        return pointer.load(self.float_vector, align)
-
-    def store(self, value: Operand, pointer: Pointer[Any], align: int = 4) -> None:
-        """Write a vector to `pointer`, whose address is a multiple of `align` bytes."""
-        pointer.store(self.splat(value), align)
-
-    def vectors(self, pointer: Floats, count: int) -> Iterator[ir.Value]:
-        """Load vectors that lie one after the other from a multiple of their size on, each when it is asked for."""
-        for index in range(count):
-            yield self.load(pointer.at(self.width * index), FLOAT_BYTES * self.width)
-
-    def put(self, pointer: Floats, values: Iterable[Operand]) -> None:
-        """Write vectors one after the other from a multiple of their size on."""
-        for index, value in enumerate(values):
-            self.store(value, pointer.at(self.width * index), FLOAT_BYTES * self.width)
+    def multiplied(self, total: ir.Value, vector: ir.Value, factor: ir.Value) -> ir.Value:
+        """Return total + vector * factor, rounded as `fma` does."""
+        return self.fma(factor, vector, total)
 
     def store_past_caches(self, value: ir.Value, pointer: Floats) -> None:
         """Write a vector that is a line, at the address of one, without reading the line first or keeping it."""
@@ -109,12 +154,12 @@ class Lanes:
     def permuted(self, low: ir.Value, high: ir.Value, indices: ir.Value) -> ir.Value:
         """Return in each lane the value of two vectors of 16 that the last 5 bits of its index say; AVX-512 only."""
         name = "llvm.x86.avx512.vpermi2var.ps.512"
-        return call_intrinsic(self.builder, name, self.float_vector, [low, indices, high])
+        return call_intrinsic(self.builder, name, self.vector, [low, indices, high])
 
     def load_chosen(self, pointer: Floats, chosen: ir.Value) -> ir.Value:
         """Return the floats from `pointer` on in the lanes that are chosen, 0 in others; nothing else is read."""
         operands = [pointer.value, ir.Constant(INT, 4), chosen, self.splat(0.0)]
-        return call_intrinsic(self.builder, f"llvm.masked.load.v{self.width}f32.p0", self.float_vector, operands)
+        return call_intrinsic(self.builder, f"llvm.masked.load.v{self.width}f32.p0", self.vector, operands)
 
     def store_chosen(self, value: ir.Value, pointer: Floats, chosen: ir.Value) -> None:
         """Write the lanes that are chosen, a vector of i1, to their places from `pointer` on."""
@@ -128,9 +173,7 @@ class Lanes:
 
     def splat_int(self, value: Number) -> ir.Value:
         """Return a 32-bit integer in every lane."""
-        undefined = ir.Constant(self.int_vector, ir.Undefined)
-        first = self.builder.insert_element(undefined, value.value, ir.Constant(INT, 0))
-        return self.builder.shuffle_vector(first, undefined, self.ints(0))
+        return broadcast(self.builder, value.value, self.width)
 
     def add(self, left: Operand, right: Operand) -> ir.Value:
         """Return left + right."""
@@ -210,11 +253,11 @@ class Lanes:
 
     def from_bits(self, bits: ir.Value) -> ir.Value:
         """Return the floats that have these bits."""
-        return self.builder.bitcast(bits, self.float_vector)
+        return self.builder.bitcast(bits, self.vector)
 
     def to_float(self, integers: ir.Value) -> ir.Value:
         """Return signed integers as floats."""
-        return self.builder.sitofp(integers, self.float_vector)
+        return self.builder.sitofp(integers, self.vector)
 
     def horizontal_sum(self, x: ir.Value) -> ir.Value:
         """Return the sum of all lanes, an f32 value; halves are added to each other."""
@@ -246,4 +289,4 @@ class Lanes:
     def _intrinsic(self, name: str, *operands: Operand) -> ir.Value:
         """Return the result of one of LLVM's intrinsics, whose type is that of its operands."""
         vectors = [self.splat(operand) for operand in operands]
-        return call_intrinsic(self.builder, f"llvm.{name}.v{self.width}f32", self.float_vector, vectors)
+        return call_intrinsic(self.builder, f"llvm.{name}.v{self.width}f32", self.vector, vectors)

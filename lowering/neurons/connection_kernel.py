@@ -115,8 +115,7 @@ class _Chunk:
         def add(index: Number, sums: list[ir.Value]) -> list[ir.Value]:
             entry = run.entries.at(index * ENTRY_WORDS[SUM])
             weight = lanes.splat(entry.cast(Floats)[1])
-            values = self._load(self._slot(entry[0]))
-            return [lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
+            return lanes.add_products(sums, weight, self._load(self._slot(entry[0])))
 
         lanes.put(target, fold(run.entry_count.wide(), self._load(target), add))
 
@@ -127,8 +126,7 @@ class _Chunk:
             entry = run.entries.at(index * ENTRY_WORDS[SPREAD])
             weight = lanes.splat(entry.cast(Floats)[1])
             target = self._slot(entry[0])
-            sums = self._load(target)
-            lanes.put(target, [lanes.fma(weight, x, y) for x, y in zip(values, sums, strict=True)])
+            lanes.put(target, lanes.add_products(self._load(target), weight, values))
 
     def _emit_move(self, kind: int, entry: Ints) -> None:
         """Emit a load, a store or an activation."""

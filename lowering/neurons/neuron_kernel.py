@@ -177,5 +177,5 @@ class _Chunk:
         """Return the sums after one connection."""
         lanes = self.loop.lanes
         weight = lanes.splat(self.weights[index])
-        values = lanes.vectors(self.loop.source(self.sources[index], self.first), self.vectors)
-        return [lanes.fma(weight, value, total) for value, total in zip(values, sums, strict=True)]
+        source = self.loop.source(self.sources[index], self.first)
+        return lanes.add_products(sums, weight, lanes.vectors(source, self.vectors))

@@ -18,8 +18,8 @@ from ...kernels.byte_lookup import QUARTER, VECTOR, LookupForm
 from ...kernels.byte_quads import QUAD
 from ..cpu_target import CpuTarget
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import BYTE, I16, I32, Bytes, Number
-from ..llvm.vectors import int_constants
+from ..llvm.values import BYTE, I16, I32, Bytes, Number, Value
+from ..llvm.vectors import Arithmetic, int_constants
 
 LOOK_UP = {16: "llvm.x86.avx512.pshuf.b.512", 8: "llvm.x86.avx2.pshuf.b"}
 LOOK_UP_IN_PAIRS = "llvm.x86.avx512.vpermi2var.qi.512"
@@ -58,18 +58,22 @@ class StepOperands(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ByteLanes:
-    """The instructions of a step at the place of `builder`."""
+class ByteLanes(Arithmetic):
+    """The instructions of a step at the place of `builder`; a lane is a sum of 32 bits, or four bytes."""
 
-    builder: ir.IRBuilder
     form: LookupForm
     register: int = 16
     """Lanes of a register of the CPU; a vector of more is two of them."""
 
+    @classmethod
+    def at(cls, place: Value, form: LookupForm, register: int = 16) -> "ByteLanes":
+        """Return the instructions at a place."""
+        return cls(place.builder, form.lanes, form, register)
+
     @property
-    def sums(self) -> ir.VectorType:
+    def vector(self) -> ir.VectorType:
         """The type of a vector of sums."""
-        return ir.VectorType(I32, self.form.lanes)
+        return ir.VectorType(I32, self.width)
 
     @property
     def _bytes(self) -> ir.VectorType:
@@ -83,7 +87,7 @@ class ByteLanes:
         """Load the indices and the weights of a step."""
         size, has_look_up = self.form.step_bytes, self.form.lanes in LOOK_UP
         loaded = indices.load(self._bytes, size) if has_look_up else indices
-        kind = self.sums if self.form.bytewise else ir.VectorType(I16, 2 * self.form.lanes)
+        kind = self.vector if self.form.bytewise else ir.VectorType(I16, 2 * self.form.lanes)
         return StepOperands(loaded, weights.load(kind, size))
 
     def added(self, sums: ir.Value, window: Bytes, operands: StepOperands) -> ir.Value:
@@ -92,14 +96,14 @@ class ByteLanes:
         if isinstance(indices, Bytes):
             return self._added_one_by_one(sums, window, indices, weights)
         if form.in_pairs:
-            return self.added_of_pair(sums, (self.vector(window), self.vector(window.after(VECTOR))), operands)
+            return self.added_of_pair(sums, (self.inputs(window), self.inputs(window.after(VECTOR))), operands)
         chosen = self._quarter_lookup(window, indices)
         if form.bytewise:
-            return self.dot(sums, builder.bitcast(chosen, self.sums), weights)
+            return self.multiplied(sums, builder.bitcast(chosen, self.vector), weights)
         pairs = builder.bitcast(chosen, ir.VectorType(I16, 2 * form.lanes))
-        return builder.add(sums, call_intrinsic(self.builder, WORD_PRODUCTS[form.lanes], self.sums, [pairs, weights]))
+        return builder.add(sums, call_intrinsic(self.builder, WORD_PRODUCTS[form.lanes], self.vector, [pairs, weights]))
 
-    def vector(self, address: Bytes) -> ir.Value:
+    def inputs(self, address: Bytes) -> ir.Value:
         """Return the vector of inputs from an address on."""
         return address.load(self._bytes, 1)
 
@@ -108,7 +112,7 @@ class ByteLanes:
         indices, weights = operands
         assert not isinstance(indices, Bytes)
         chosen = call_intrinsic(self.builder, LOOK_UP_IN_PAIRS, self._bytes, [pair[0], indices, pair[1]])
-        return self.dot(sums, self.builder.bitcast(chosen, self.sums), weights)
+        return self.multiplied(sums, self.builder.bitcast(chosen, self.vector), weights)
 
     def _quarter_lookup(self, window: Bytes, indices: ir.Value) -> ir.Value:
         builder, form = self.builder, self.form
@@ -117,13 +121,13 @@ class ByteLanes:
         table = builder.shuffle_vector(inputs, inputs, int_constants(repeated))
         return call_intrinsic(self.builder, LOOK_UP[form.lanes], self._bytes, [table, indices])
 
-    def dot(self, sums: ir.Value, values: ir.Value, weights: ir.Value) -> ir.Value:
+    def multiplied(self, total: ir.Value, vector: ir.Value, factor: ir.Value) -> ir.Value:
         """Return sums and the products of four unsigned bytes and four signed ones in each lane."""
         if not self.form.bytewise:
-            return self._dot_by_words(sums, values, weights)
-        if self.register >= self.form.lanes:
-            return call_intrinsic(self.builder, BYTE_PRODUCTS[self.form.lanes], self.sums, [sums, values, weights])
-        return self._dot_by_halves(sums, values, weights)
+            return self._dot_by_words(total, vector, factor)
+        if self.register >= self.width:
+            return call_intrinsic(self.builder, BYTE_PRODUCTS[self.width], self.vector, [total, vector, factor])
+        return self._dot_by_halves(total, vector, factor)
 
     def _dot_by_halves(self, *operands: ir.Value) -> ir.Value:
         """Return the same for vectors of two registers."""

@@ -142,7 +142,7 @@ def _rows_kernel(code: Code, form: LookupForm, end: LayerEnd, rows: _Rows) -> ir
         with loop(last - first) as done:
             panel = first + done
             places = [row * rows.stride for row in range(rows.count)]
-            panel_sums = _PanelSums(ByteLanes(x.builder, form), packed, x, places)
+            panel_sums = _PanelSums(ByteLanes.at(x, form), packed, x, places)
             sums = panel_sums.by_windows(panel) if rows.by_windows else panel_sums.walked(panel)
             _PanelEnd(lanes, end, packed).emit(sums, y, panel * form.lanes)
 
@@ -220,7 +220,7 @@ class _PanelSums:
         return self.x.after(self.packed.windows.narrow(step).signed())
 
     def _vectors(self, place: Bytes) -> Vectors:
-        return [self.bytes.vector(place.after(row)) for row in self.rows]
+        return [self.bytes.inputs(place.after(row)) for row in self.rows]
 
     def _operands(self, step: Number) -> StepOperands:
         """Return indices and weights of a step."""

@@ -23,7 +23,7 @@ from ..llvm.flow import loop, select
 from ..llvm.interleaving import interleaved
 from ..llvm.intrinsics import call_intrinsic
 from ..llvm.values import BYTE, FLOAT_BYTES, I16, I32, Bytes, Floats, Number
-from ..llvm.vectors import Lanes, int_constants
+from ..llvm.vectors import Lanes, broadcast, int_constants
 from .byte_rows import other_kind
 from .lookup_layer import LayerEnd
 from .rounding import Rounding
@@ -137,10 +137,8 @@ class QuadEnd:
 
     def _every(self, number: Number, kind: ir.VectorType) -> ir.Value:
         """Return a number in every lane of another vector."""
-        builder, undefined = self.lanes.builder, ir.Constant(kind, ir.Undefined)
         assert isinstance(kind.element, ir.IntType)
-        first = builder.insert_element(undefined, number.narrow(kind.element).value, ir.Constant(I32, 0))
-        return builder.shuffle_vector(first, first, int_constants([0] * kind.count))
+        return broadcast(self.lanes.builder, number.narrow(kind.element).value, kind.count)
 
 
 def unpacked(builder: ir.IRBuilder, lines: Sequence[ir.Value]) -> list[ir.Value]:

@@ -23,7 +23,7 @@ from ...kernels.byte_lookup import LookupForm
 from ...kernels.byte_quads import COLUMNS, QUAD, QuadForm
 from ..llvm.builder import Code
 from ..llvm.flow import fold
-from ..llvm.values import BYTE, FLOAT_BYTES, I32, Bytes, Index, Ints, Longs, Number, Shorts
+from ..llvm.values import BYTE, Bytes, Index, Ints, Longs, Number, Shorts
 from .byte_lanes import ByteLanes
 from .lookup_layer import LayerEnd
 from .quad_ends import LINE_BYTES, OutputArrays, QuadEnd, unpacked
@@ -58,7 +58,7 @@ def quad_layer(code: Code, form: LookupForm, end: LayerEnd, blocks: Blocks, quad
 
     @code.kernel(f"{kind}_{form.lanes}_{blocks.number}_{blocks.quads}_{end.outputs}_{end.key}")
     def layer(x: Bytes, sums: Bytes, y: Bytes, packed: PackedQuads) -> None:
-        bytes_ = ByteLanes(x.builder, form, code.target.lanes)
+        bytes_ = ByteLanes.at(x, form, code.target.lanes)
         last = QuadEnd.of(code.lanes(x, form.lanes), end, packed.outputs, y, sums)
         borders = packed.borders.at(1)
 
@@ -99,10 +99,6 @@ class _Block:
     def _vectors(self) -> int:
         return COLUMNS // self.bytes.form.lanes
 
-    @property
-    def _vector_bytes(self) -> int:
-        return FLOAT_BYTES * self.bytes.form.lanes
-
     def emit(self, x: Bytes, begin: Number, end: Number, start: Number) -> Number:
         """Emit the records from `begin` on, whose quads begin at `start`; return where those of the next one do."""
 
@@ -111,8 +107,8 @@ class _Block:
             words = self.quads.outputs + 1
             here = self.packed.records.at(number * words)
             *outputs, count = (here[place] for place in range(words))
-            lines = [self.sums.after(output * LINE_BYTES) for output in outputs]
-            before = [self._initial(self._vector(line, part)) for line in lines for part in range(self._vectors)]
+            lines = [self.sums.after(output * LINE_BYTES).cast(Ints) for output in outputs]
+            before = [value for line in lines for value in self._initial(line)]
             stop = done + count
             step = self._scattered_step if self.quads.scattered else self._step
             totals = fold(stop, before, lambda quad, sums: step(x, quad, sums), start=done)
@@ -120,9 +116,8 @@ class _Block:
                 part = totals[index * self._vectors : (index + 1) * self._vectors]
                 if self.end is not None:
                     self.end.emit(part, output)
-                    continue
-                for place, total in enumerate(part):
-                    self._vector(lines[index], place).store(total, self._vector_bytes)
+                else:
+                    self.bytes.put(lines[index], part)
             return stop
 
         return fold(end, start, record, start=begin)
@@ -132,42 +127,29 @@ class _Block:
         # the places of two quads in a word, the weights of both in two
         both = self.packed.offsets.cast(Ints).narrow(quad)
         places = [both & 0xFFFF, both >> 16]
-        weights = self.packed.weights.cast(Longs).at(quad)
+        weights, count = self.packed.weights.cast(Longs).at(quad).cast(Ints), self._vectors
         totals: Vectors = []
         for output, place in enumerate(places):
-            line = x.after(place.wide() * LINE_BYTES)
-            four = self._splat(weights.after(QUAD * output))
-            for part in range(self._vectors):
-                values = self._vector(line, part).load(self.bytes.sums, self._vector_bytes)
-                totals.append(self.bytes.dot(sums[output * self._vectors + part], values, four))
+            line = x.after(place.wide() * LINE_BYTES).cast(Ints)
+            own = sums[output * count : (output + 1) * count]
+            totals += self.bytes.add_products(own, weights.narrow(output).value, self.bytes.vectors(line, count))
         return totals
 
     def _scattered_step(self, x: Bytes, quad: Number, sums: Vectors) -> Vectors:
         """Return the sums after four inputs of each turn of a record."""
-        builder, count, form = self.bytes.builder, self._vectors, self.quads
-        weights = self.packed.weights.after(quad * (QUAD * form.outputs))
+        builder, form = self.bytes.builder, self.quads
+        count = form.share * self._vectors
+        weights = self.packed.weights.after(quad * (QUAD * form.outputs)).cast(Ints)
         offsets = self.packed.offsets.after(quad * (form.turns * QUAD * OFFSET_TYPE_BYTES)).cast(Shorts)
         totals: Vectors = []
         for turn in range(form.turns):
             # the lines of four inputs become words, which the outputs of the turn share
             inputs = (x.cast(Longs).at(offsets[QUAD * turn + index]) for index in range(QUAD))
             lines = [line.load(ir.VectorType(BYTE, COLUMNS), COLUMNS) for line in inputs]
-            words = [builder.bitcast(values, self.bytes.sums) for values in unpacked(builder, lines)]
-            for output in range(turn * form.share, (turn + 1) * form.share):
-                four = self._splat(weights.after(QUAD * output))
-                before = sums[output * count : (output + 1) * count]
-                totals += [self.bytes.dot(*pair, four) for pair in zip(before, words, strict=True)]
+            words = [builder.bitcast(values, self.bytes.vector) for values in unpacked(builder, lines)]
+            fours = (weights.narrow(output).value for output in range(turn * form.share, (turn + 1) * form.share))
+            totals += self.bytes.add_outer(sums[turn * count : (turn + 1) * count], fours, words)
         return totals
 
-    def _initial(self, place: Bytes) -> ir.Value:
-        return self.bytes.zero() if self.first else place.load(self.bytes.sums, self._vector_bytes)
-
-    def _vector(self, line: Bytes, part: int) -> Bytes:
-        return line.after(self._vector_bytes * part)
-
-    def _splat(self, weights: Bytes | Longs) -> ir.Value:
-        """Return the four weights at an address in every lane."""
-        builder, undefined = self.bytes.builder, ir.Constant(self.bytes.sums, ir.Undefined)
-        word = weights.cast(Ints).narrow(0)
-        first = builder.insert_element(undefined, word.value, ir.Constant(I32, 0))
-        return builder.shuffle_vector(first, undefined, self.bytes.zero())
+    def _initial(self, line: Ints) -> Vectors:
+        return [self.bytes.zero()] * self._vectors if self.first else list(self.bytes.vectors(line, self._vectors))

@@ -91,12 +91,7 @@ def sample_product(code: Code) -> ir.Function:
                 def step(place: Number, sums: list[ir.Value], lines: Sequence[Floats] = lines) -> list[ir.Value]:
                     line = scratch.at(place * columns)
                     right = list(vectors.vectors(line, VECTORS))
-                    following: list[ir.Value] = []
-                    for row, address in enumerate(lines):
-                        value = vectors.splat(address[place])
-                        own = sums[row * VECTORS : (row + 1) * VECTORS]
-                        following += [vectors.fma(value, b, total) for b, total in zip(right, own, strict=True)]
-                    return following
+                    return vectors.add_outer(sums, (address[place] for address in lines), right)
 
                 sums = fold(depth, [vectors.splat(0.0)] * (height * VECTORS), step)
                 starts = [

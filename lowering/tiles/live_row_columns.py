@@ -219,7 +219,7 @@ def _emit_numbers(moves: _Moves, row_numbers: Longs, width: int) -> None:
 
 def _gathered(lanes: Lanes, addresses: Sequence[Floats]) -> ir.Value:
     """Return the floats at some addresses as a vector."""
-    vector: ir.Value = ir.Constant(lanes.float_vector, ir.Undefined)
+    vector: ir.Value = ir.Constant(lanes.vector, ir.Undefined)
     for lane, address in enumerate(addresses):
         vector = lanes.builder.insert_element(vector, address[0], ir.Constant(I32, lane))
     return vector

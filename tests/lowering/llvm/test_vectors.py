@@ -53,6 +53,24 @@ def test_multiply_add_is_fused_where_the_target_has_it(target: CpuTarget) -> Non
 
 
 @each_target
+def test_outer_products_are_added_factor_by_factor(target: CpuTarget) -> None:
+    def emit(lanes: Lanes, x: ir.Value) -> ir.Value:
+        vectors = [x, lanes.splat(2.0)]
+        sums = [lanes.splat(float(number)) for number in range(6)]
+        # 0 + 3 x, 1 + 6, 2 + 5 x, 3 + 10, 4 - x, 5 - 2
+        added = lanes.add_outer(sums, (3.0, 5.0, -1.0), vectors)
+        assert lanes.add_outer(sums[:0], (), vectors) == []
+        # 3 x + 49 + (5 x + 2) - 13 + 7 (4 - x) + 3
+        (total,) = lanes.add_products([added[0]], 7.0, [added[1]])
+        (total,) = lanes.add_products([lanes.add(total, added[2])], -1.0, [added[3]])
+        (total,) = lanes.add_products([total], 7.0, [added[4]])
+        return lanes.add(total, added[5])
+
+    x = np.arange(32, dtype=np.float32)
+    assert np.array_equal(compile_elementwise(emit, target)(x), x + 69)
+
+
+@each_target
 def test_signs_are_bits(target: CpuTarget) -> None:
     def signed_two(lanes: Lanes, x: ir.Value) -> ir.Value:
         return lanes.copysign(2.0, x)
