@@ -101,7 +101,9 @@ def _lists_of(rows: CsrPattern) -> csr_array:
     """Return the graph of a pattern, from outputs to inputs only."""
     pointers = np.concatenate((np.zeros(rows.column_count, dtype=np.int64), rows.pointers))
     size = rows.column_count + rows.row_count
-    return csr_array((np.ones(len(rows.indices), dtype=np.int8), rows.indices, pointers), shape=(size, size))
+    # scipy 1.18 refuses a column of numpy's `nonzero`, which is not contiguous
+    indices = np.ascontiguousarray(rows.indices)
+    return csr_array((np.ones(len(indices), dtype=np.int8), indices, pointers), shape=(size, size))
 
 
 def _graph_of(rows: CsrPattern) -> csr_array:

@@ -73,7 +73,7 @@ def test_what_was_measured_of_models_is_added_and_stays(calibrated: tuple[Path, 
 
 def test_a_machine_that_was_never_measured_has_what_is_built_in(tmp_path: Path) -> None:
     machine = machine_for(host_target(), tmp_path)
-    assert machine.examples == built_in_examples(prices_of_cpu(), host_target().lanes)
+    assert machine.examples == built_in_examples(machine.prices, host_target().lanes)
     assert machine_for(CpuTarget.avx2(), tmp_path).examples == Examples()
 
 
