@@ -1,6 +1,7 @@
 """The graph as a function of the dialect: arguments, one node after the other, results."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,16 +21,17 @@ from ..dialect.ops.layers import LinearOp
 from ..dialect.ops.movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from ..dialect.provenance import name_in_text, name_value, set_provenance, value_name
 from ..dialect.shape_inference import described_by
-from ..dialect.symbolic_sizes import DIMS, NAME
+from ..dialect.symbolic_sizes import DIMS, NAME, ONE, Size, SymbolicShape, broadcast
 from ..dialect.tensors import DYNAMIC, shape_of
 from ..sparse.densities import MOSTLY_ZEROS
 from .errors import CodesError, InvalidModelError, ModelError, UnsupportedModelError, first_line
 from .folding.known_constants import constant_array, is_constant, overridable
 from .folding.score_masks import add_score_masks
+from .folding.shape_arithmetic import ShapeValue
 from .kept_nodes import EqualNodes, give_outputs_nodes, operator_text, source_of_shape, values_read
 from .operators.attributes import check_attributes
 from .operators.conversion import Conversion, NotCovered, UnknownImage, YieldsCodes
-from .operators.made_sizes import made_sizes
+from .operators.movement import reshaped
 from .operators.onnx_types import describe, dimension_names, pebble_type
 from .operators.quantized_operands import stated_codes
 from .operators.scope import ValueScope
@@ -37,6 +39,58 @@ from .operators.shape_inference import Inferred, infer_types
 from .operators.table import CONVERTERS, LEFT
 from .reading.image_sizes import size_options
 from .sparse_weights import graph_of, has_sparse_convolution
+
+# Sizes that nodes of any type make of integers: what ONNX's inference gives a name to that says nothing.
+
+
+def made_sizes(conversion: Conversion) -> SymbolicShape | None:
+    """Return the sizes of what one of `RULES` yields; None where they are not known, and for other nodes."""
+    rule = RULES.get(conversion.node.op_type) if conversion.node.domain == "" else None
+    return None if rule is None else rule(conversion)
+
+
+def _expanded(conversion: Conversion) -> SymbolicShape | None:
+    source, target = _source(conversion), _target(conversion)
+    return None if source is None or target is None else broadcast(source, target.sizes)
+
+
+def _reshaped(conversion: Conversion) -> SymbolicShape | None:
+    source, target = _source(conversion), _target(conversion)
+    if source is None or target is None:
+        return None
+    try:
+        return reshaped(conversion, source, target)
+    except NotCovered:
+        return None
+
+
+def _range(conversion: Conversion) -> SymbolicShape | None:
+    """Return the limit where a range counts from 0 by 1."""
+    start, limit, step = (conversion.shape_value(index) for index in range(3))
+    if start is None or limit is None or step is None or step.sizes != (ONE,) or start.sizes != (Size.known(0),):
+        return None
+    return limit.sizes if len(limit.sizes) == 1 and limit.sizes[0].coefficient >= 0 else None
+
+
+def _filled(conversion: Conversion) -> SymbolicShape | None:
+    shape = conversion.shape_value(0)
+    return None if shape is None or shape.scalar else shape.sizes
+
+
+def _source(conversion: Conversion) -> SymbolicShape | None:
+    x = conversion.input(0)
+    return None if x is None else conversion.scope.sizes_of_onnx_value(x)
+
+
+def _target(conversion: Conversion) -> ShapeValue | None:
+    target = conversion.shape_value(1)
+    return None if target is None or target.scalar else target
+
+
+RULES: Final = MappingProxyType[str, Callable[[Conversion], SymbolicShape | None]](
+    {"ConstantOfShape": _filled, "Expand": _expanded, "Range": _range, "Reshape": _reshaped}
+)
+
 
 MOVING: Final = (ConcatOp, ReshapeOp, SplitOp, TransposeOp)
 """Ops that a runtime would spend time on where one node did without them before."""

@@ -1,50 +1,172 @@
 """Layers as `compile` runs them, and what orders of connections move: `explain`, also as a call, and `schedule`."""
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from rich.table import Table
 from xdsl.dialects.builtin import ModuleOp
 
+from .. import __version__
 from ..dialect.ops.foreign import ForeignOp
+from ..dialect.ops.graphs import AggregateOp, OverEdges
+from ..dialect.ops.images import Conv2dOp, image_shape
+from ..dialect.provenance import node_name
 from ..dialect.reports.layer_report import Report
 from ..dialect.reports.module_report import module_report
+from ..dialect.tensors import DYNAMIC, shape_of
 from ..driver.compiler import optimize
 from ..driver.native_build import imported_for_reports
 from ..driver.stated_sizes import with_sizes
+from ..foundation.atomic_files import write_text
 from ..frontend.errors import within_limits
 from ..frontend.import_model import Imported, Source
+from ..kernels.graphs.aggregate_cost import EDGES_OF_NODE, NODES_OF_CALL
 from ..options import Options
+from ..passes.analysis.weights import weight_of
+from ..passes.kernels.annotate_io_bounds import bounds_of
 from ..pipeline import run_stages
 from ..runtime.jit import host_target
 from ..runtime.store.cache import default_folder
+from ..tuning.calibration import cpu_model
 from ..tuning.group_timing import measure_groups
 from ..tuning.measure_kernels import Tuning, measure_chosen
 from .console.console import console
 from .console.working import working
 from .explain.attention_table import attention_lines, attention_table
-from .explain.edge_table import edge_lines, edge_table
-from .explain.explanation import ExplainRequest, Explanation
+from .explain.explanation import ExplainRequest, Explanation, explanation_report
 from .explain.explanation import explain as explain_flat
+from .explain.lowering_levels import levels_report, lowering_of
 from .explain.memory_sizes import spread_sizes
 from .explain.neuron_graphs import flat_model, flattened
-from .explain.pixel_bounds import pixel_line
-from .explain.saved_orders import (
-    ScheduleRequest,
-    SearchBudget,
-    find_schedule,
-    save_schedule,
-    schedule_lines,
-)
+from .explain.page.page import explain_page
+from .explain.saved_orders import ScheduleRequest, SearchBudget, find_schedule, save_schedule, schedule_lines
 from .explain.search_watch import SearchWatch, end_where_asked, watched_search
-from .explain.story import total_line
+from .explain.story import Origin, Story, layer_times, total_line
 from .explain.sweep import SweepRequest, check_plot, draw_sweeps, sweep, sweep_report
-from .explain.written_story import story_of, write_story
 from .headline import gain_sentence, print_gain
 from .inspection import NOTHING_SHOWN, Inspection
 from .json_reports import STANDARD_OUTPUT, write_report
 from .tables import orders_shown, print_layers, schedule_table, sweep_table
+
+# The story of a model as a file: JSON, or the page.
+
+
+def story_of(named: tuple[str, Source], explanation: Explanation, options: Options, gain: str = "") -> Story:
+    """Return the story of a model with a name; its orders are explained and its layers reported; `gain` begins it.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+    name, model = named
+    lowering = lowering_of(model, options)
+    return Story(
+        name=name,
+        origin=Origin(__version__, f"redpebble {shlex.join(sys.argv[1:])}", cpu_model(), str(date.today())),
+        machine=options.machine,
+        lowering=lowering,
+        layer_times={
+            batch: layer_times(
+                explanation.report, [rows.get(layer.name, batch) for layer in explanation.report], lowering.left
+            )
+            for batch, rows in lowering.rows.items()
+        },
+        explanation=explanation,
+        gain=gain,
+    )
+
+
+def write_story(report: Path, story: Story) -> None:
+    """Write a story as the page, where the file ends in .html, or else as JSON.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    if report.suffix == ".html":
+        write_text(report, explain_page(story))
+        return
+    attentions = [line.report() for line in story.attentions]
+    levels = levels_report(story.lowering)
+    report_of = {**explanation_report(story.explanation), "attentions": attentions, "levels": levels}
+    write_report(report, "explain", report_of)
+
+
+# Ops over the edges of a graph: their sizes, and the order of products with the prices of both orders.
+
+
+class EdgeLine(NamedTuple):
+    """An op over edges."""
+
+    name: str
+    nodes: int | None
+    """Number of targets; None where a call brings the edges."""
+    edges: int | None
+    features: int
+    order: str
+    """The product that comes first, and the predicted times of both orders."""
+
+
+def edge_lines(module: ModuleOp) -> list[EdgeLine]:
+    """Return the ops over edges of a simplified module."""
+    ops = [op for op in module.walk() if isinstance(op, OverEdges)]
+    return [EdgeLine(node_name(op), *_counts(op), shape_of(op.x)[-1], _order(op)) for op in ops]
+
+
+def _counts(op: OverEdges) -> tuple[int | None, int | None]:
+    """Return the numbers of nodes and edges; None for those of the call."""
+    return (None, None) if op.of_call else (op.edges.shape[1], len(op.edges.values))
+
+
+def _order(op: OverEdges) -> str:
+    if not isinstance(op, AggregateOp):
+        return "scores and weights of edges computed where they are used"
+    if op.order is None:
+        return "no layer beside it may change places with it"
+    of_call = f" ({NODES_OF_CALL:,} nodes of {EDGES_OF_NODE} edges)" if op.of_call else ""
+    return op.order.sentence + of_call
+
+
+def edge_table(lines: Sequence[EdgeLine]) -> Table:
+    """Return a row for each line."""
+    table = Table(box=None, pad_edge=False, header_style="")
+    for header in ("over edges", "nodes", "edges", "features", "order of products"):
+        table.add_column(header, justify="right" if header in ("nodes", "edges", "features") else "left")
+    for line in lines:
+        counts = ("of the call" if count is None else f"{count:,}" for count in (line.nodes, line.edges))
+        table.add_row(line.name, *counts, f"{line.features:,}", line.order)
+    return table
+
+
+# Bounds of convolutions in a line: a pixel of one is a row of a linear layer, whose inputs are its window's values.
+
+
+def pixel_line(module: ModuleOp) -> str:
+    """Return the bounds of values that convolutions of a module move for an image, "" without convolutions.
+
+    Bounds are those of each pixel by itself: values that windows share count for each, and so do weights.
+    """
+    least = most = count = 0
+    for op in module.walk():
+        weight = weight_of(op.weight) if isinstance(op, Conv2dOp) else None
+        if not isinstance(op, Conv2dOp) or weight is None or DYNAMIC in image_shape(op.result)[2:]:
+            continue
+        _, _, height, width = image_shape(op.result)
+        bounds = bounds_of(weight)
+        least += height * width * (bounds.reads.lower + bounds.writes.lower)
+        most += height * width * (bounds.reads.upper + bounds.writes.upper)
+        count += 1
+    if not count:
+        return ""
+    return (
+        f"{count} convolution{'s' * (count > 1)}, of which a pixel is a row of a linear layer that reads a window: "
+        f"pixel by pixel an image moves {least / 1e6:,.1f} million values in any order of the connections, "
+        f"{most / 1e6:,.1f} million output by output; tiles of 64 pixels read weights once, as the kilobytes above say"
+    )
+
 
 MEASURING_SECONDS: Final = 0.2
 """Seconds for all kernels together, a few calls of each at least."""

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Final, NoReturn, Protocol, runtime_checkable
+from typing import Annotated, Final, Literal, NoReturn, Protocol, runtime_checkable
 
 import typer
 
 from ..distributed.run.launcher import end_ranks
 from ..foundation.memory_limit import available_memory, limited_memory
-from .cache_cli import cache_app, tune
 from .cli_options import (
     Atol,
     Batches,
@@ -46,15 +45,290 @@ from .cli_options import (
     StopAfter,
     new_file,
     new_model,
+    new_report,
     samples_of,
+    some_runs,
 )
-from .comparing_cli import bench, check
 from .distributed_cli import partition, run, simulate
 from .explain_cli import explain, schedule
 from .json_reports import STANDARD_OUTPUT
 from .option_texts import numbers, shapes, sizes, words
-from .pruning.cli import prune
-from .training.cli import finetune
+
+# The command line of `finetune`.
+
+
+Loss = Literal["mse", "cross-entropy", "crps", "distill"]
+Optimizer = Literal["sgd", "adam", "lion"]
+Schedule = Literal["constant", "cosine"]
+Exchange = Literal["f32", "bits", "signs", "directions"]
+
+
+def finetune(
+    model: Annotated[Path, typer.Argument(metavar="IN.onnx", help="The model, or a folder of its parts.")],
+    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The trained model, or the folder of its parts.")],
+    data: Annotated[
+        Path,
+        typer.Option(metavar="DATA", help="Samples by input name: an .npz, or a folder of .npy, which are mapped."),
+    ],
+    labels: Annotated[str, typer.Option(metavar="NAME", help="The array of DATA with the labels.")] = "",
+    teacher: Annotated[
+        Path | None, typer.Option(metavar="DENSE.onnx", help="The teacher, whose outputs are the targets.")
+    ] = None,
+    loss: Annotated[Loss | None, typer.Option(help="Default: mse, or cross-entropy for classes.")] = None,
+    optimizer: Annotated[Optimizer, typer.Option(help="The rule for steps.")] = "adam",
+    epochs: Annotated[int, typer.Option(help="Passes over all samples.")] = 10,
+    batch: Annotated[int, typer.Option(help="Samples of a step.")] = 256,
+    rate: Annotated[float, typer.Option("--lr", help="Peak learning rate.")] = 1e-3,
+    schedule: Annotated[Schedule, typer.Option(help="Schedule of the learning rate.")] = "cosine",
+    warm_up: Annotated[int, typer.Option(metavar="STEPS", help="Warm-up steps.")] = 0,
+    patience: Annotated[int, typer.Option(metavar="EPOCHS", help="Epochs without gain before a stop; 0: never.")] = 0,
+    validate: Annotated[Path | None, typer.Option(metavar="V", help="Validation samples, as DATA.")] = None,
+    threads: Annotated[int, typer.Option(help="Threads of a step.")] = 1,
+    replicas: Annotated[
+        bool, typer.Option("--replicas", help="Train a replica on each rank of mpiexec, on its share of each batch.")
+    ] = False,
+    exchange: Annotated[
+        Exchange,
+        typer.Option(
+            help="What replicas exchange: gradients, gradients or directions in --bits, or signs of Lion's steps."
+        ),
+    ] = "f32",
+    sync: Annotated[
+        int, typer.Option(metavar="STEPS", help="Steps after which replicas average momentum; 0: never.")
+    ] = 0,
+    sync_of: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Average this initializer's momentum alone; may be given again."),
+    ] = None,
+    bits: Annotated[int, typer.Option(help="Bits of a value with --exchange bits and directions.")] = 4,
+    seed: Seed = 0,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page if it ends on .html; JSON else.", callback=new_report),
+    ] = None,
+) -> None:
+    """Train what a sparse network has left; zeros stay zeros.
+
+    One of --labels and --teacher says what outputs are to become. Networks of linear layers are trained, with all that
+    stands between them but convolutions and attention. The epoch that loses least on --validate, or else on the data,
+    is kept; an interrupt ends training, and writes the best one so far.
+
+    mpiexec -n P redpebble finetune ... --replicas trains on P shares of each batch, on as many ranks.
+
+    mpiexec -n P redpebble finetune PARTS OUT ... trains P parts where they lie; 2P ranks, two replicas of each.
+    """
+    from .training_commands import FinetuneFiles, Rates, finetune_and_print
+
+    steps = (optimizer, epochs, batch, rate, schedule, warm_up, patience)
+    rates = Rates(*steps, seed, threads, exchange, sync, tuple(sync_of or ()), bits)
+    files = FinetuneFiles(model, data, output, validate, teacher, labels, report)
+    if model.is_dir():
+        from .training_parts_commands import finetune_parts_and_print
+
+        raise typer.Exit(finetune_parts_and_print(files, loss, rates))
+    new_model(output)
+    finetune_and_print(files, loss, rates, replicated=replicas)
+
+
+# The command line of `prune`.
+
+
+PrunedPrecision = Literal["f32", "int8"]
+
+
+def prune(
+    model: ModelPath,
+    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The pruned model.", callback=new_model)],
+    data: Annotated[Path, typer.Option(metavar="DATA.npz", help="Some hundred inputs, an array for each by its name.")],
+    speedup: Annotated[float | None, typer.Option(metavar="X", help="Goal: X times as fast as now.")] = None,
+    time: Annotated[str | None, typer.Option(metavar="3ms", help="Goal: time of a call, in ms or us.")] = None,
+    sparsity: Annotated[float | None, typer.Option(metavar="S", help="Goal: zeros in each layer, 0 to 1.")] = None,
+    loss: Annotated[
+        float | None, typer.Option(metavar="L", help="Goal: lost share of the outputs' variance, 0 to 1.")
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(help="Rows of a call: samples or tokens, 128 by default; images, 1 by default."),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Threads that the model will run on.")] = 1,
+    structure: Annotated[
+        str,
+        typer.Option(help="Where zeros may be: equal, free, n:32, 2:4, 64:2:8, grouped:2:4:8, rows:4, blocks:4."),
+    ] = "equal",
+    method: Annotated[str, typer.Option(help="admm, sparsegpt, obs, wanda or magnitude.")] = "admm",
+    keep: Annotated[
+        list[str] | None, typer.Option(metavar="NODE", help="A layer that stays dense; may be given again.")
+    ] = None,
+    finetune: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Time to train what is left, where redpebble finetune can.")
+    ] = 0.0,
+    stages: Annotated[int, typer.Option(help="Prunings during training, each sparser.")] = 1,
+    labels: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The array of the data that --finetune trains for.")
+    ] = None,
+    precision: Annotated[PrunedPrecision, typer.Option(help="Numbers that sparse layers compute with.")] = "f32",
+    seed: Seed = 0,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a page if it ends on .html, with every method compared; JSON else.",
+            callback=new_report,
+        ),
+    ] = None,
+) -> None:
+    """Make a dense model sparse, within a time or a loss.
+
+    One of --speedup, --time, --sparsity and --loss is the goal, or a structure that has one density, such as 64:2:8.
+    Layers are pruned one after the other, each refitted to the outputs that the dense model has on the data; where the
+    goal is a time or a loss, each gets the density at which the model loses least. Times are onnxruntime's, for the
+    given rows and threads. The loss has an interval: samples that weights were not fitted to tell what others lose.
+    """
+    from ..pruning.options import Goal, PruneOptions
+    from .pruning_commands import PruneFiles, milliseconds, prune_and_print
+
+    limit = None if time is None else milliseconds(time)
+    goal = Goal.of({"speedup": speedup, "time": limit, "sparsity": sparsity, "loss": loss}, structure, "--")
+    compares = report is not None and report.suffix == ".html"
+    options = PruneOptions(
+        goal, rows, threads, structure, method, tuple(keep or ()), seed, finetune, stages, None, precision, compares
+    )
+    prune_and_print(PruneFiles(model, data, output, report, labels), options)
+
+
+# The commands about what is kept on disk: `redpebble cache show`, `redpebble cache clean` and `redpebble tune`.
+
+
+cache_app = typer.Typer(no_args_is_help=True, help="Show or empty the cache of compiled models.")
+
+
+@cache_app.command()
+def show(report: ReportPath = None) -> None:
+    """Show the folder, its files by kind, and the limit.
+
+    REDPEBBLE_CACHE names another folder, REDPEBBLE_CACHE_LIMIT another limit, such as 500MB. Files that were used
+    longest ago go when the limit is reached.
+    """
+    from .cache_commands import show_cache
+
+    show_cache(report)
+
+
+@cache_app.command()
+def clean(report: ReportPath = None) -> None:
+    """Remove every file that can be made again.
+
+    What `redpebble tune` measured stays; `redpebble tune --reset` removes it.
+    """
+    from .cache_commands import clean_cache
+
+    clean_cache(report)
+
+
+def tune(
+    model: Annotated[Path | None, typer.Argument(metavar="[IN.onnx]", help="Measure its kernels, too.")] = None,
+    seconds: Annotated[float, typer.Option(help="Measuring time for all kernels of the model.")] = 5.0,
+    show: Annotated[bool, typer.Option("--show", help="Show earlier measurements, and measure nothing.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Delete earlier measurements, and measure nothing.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="Write the measurements to a file.", callback=new_file),
+    ] = None,
+    take: Annotated[Path | None, typer.Option("--import", metavar="FILE", help="Add those of a file.")] = None,
+    report: ReportPath = None,
+) -> None:
+    """Measure this machine, and the kernels of a model.
+
+    Times are remembered, and the faster kernels chosen from then on. What is measured serves every later compilation:
+    it corrects what is predicted of layers that are alike. The layers of the model themselves are known to
+    compile(..., tune=True).
+    """
+    if export is not None or take is not None:
+        from .cache_commands import exchange_measured
+
+        exchange_measured(export, take, report)
+        return
+    if show or reset:
+        from .cache_commands import forget_measured, show_measured
+
+        if show:
+            show_measured(report)
+        else:
+            forget_measured(report)
+        return
+    from .commands import tune_and_print
+
+    tune_and_print(model, seconds, report)
+
+
+# The command line of comparisons with onnxruntime: `check` and `bench`.
+
+
+def check(
+    model: ModelPath,
+    against: Annotated[
+        Path | None, typer.Option(metavar="OUT.onnx", help="Compare this model in onnxruntime, not our native code.")
+    ] = None,
+    batch: Batches = "1,7,64",
+    runs: Annotated[int, typer.Option(help="Random inputs for each batch size.", callback=some_runs)] = 3,
+    seed: Seed = 0,
+    rtol: Rtol = 1e-4,
+    atol: Atol = 1e-5,
+    input_shape: InputShapes = None,
+    dim: Dims = None,
+    inputs: InputFile = None,
+    way: Annotated[
+        str,
+        typer.Option(metavar="A,B", help="Ways to check: compile, session, provider; default: the first that works."),
+    ] = "",
+    report: ReportPath = None,
+) -> None:
+    """Compare with onnxruntime; exit code 1 when an output differs.
+
+    Inputs are random, or those of --inputs.
+    """
+    from ..verification.compare import CheckPlan
+    from ..verification.feeds import InputChoice
+    from ..verification.oracle import Tolerance
+    from .checking import check_against, check_model
+
+    choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
+    plan = CheckPlan(numbers(batch), runs, seed, Tolerance(rtol, atol), choice)
+    agrees = (
+        check_model(model, plan, words(way), report) if against is None else check_against(model, against, plan, report)
+    )
+    raise typer.Exit(0 if agrees else 1)
+
+
+def bench(
+    model: ModelPath,
+    batch: Batches = "1,32,128",
+    threads: Annotated[str, typer.Option(metavar="N,N", help="Numbers of threads.")] = "1",
+    against: Annotated[
+        str,
+        typer.Option(metavar="A,B", help="Engines beside: provider, onnxruntime, fp32, scipy, mkl, torch."),
+    ] = "onnxruntime",
+    seconds: Annotated[float, typer.Option(help="Measuring time for each batch and number of threads.")] = 1.0,
+    input_shape: InputShapes = None,
+    dim: Dims = None,
+    inputs: InputFile = None,
+    report: ReportPath = None,
+) -> None:
+    """Measure a session, and native code, against onnxruntime.
+
+    Engines run in turn; medians, and ratios to onnxruntime, are shown: of the fastest calls where others disturbed.
+    `session` is redpebble.session, which runs every model; `native` is redpebble.compile, without onnxruntime, which
+    runs models that are covered from end to end.
+    """
+    from ..verification.feeds import InputChoice
+    from ..verification.measuring import Budget
+    from .benching.model_bench import OURS, BenchPlan
+    from .commands import bench_and_print
+
+    engines = (*OURS, *words(against))
+    choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
+    bench_and_print(model, BenchPlan(numbers(batch), numbers(threads), engines, Budget(seconds), choice), report)
+
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -9,6 +9,7 @@ from xdsl.ir import Operation
 from ...foundation.bfloat import rounded_to_bfloat
 from ...foundation.extensible_table import ExtensibleTable
 from ..attributes.activations import ActivationAttr, Floats, activate
+from ..attributes.weighted_graph import WeightedGraph
 from ..ops.attention import Attention, AttentionOp, PastAttentionOp
 from ..ops.constants import SparseConstantOp
 from ..ops.elementwise import ActivateOp, AddOp, ConvertOp, DivOp, MulOp, PreluOp, SubOp
@@ -31,8 +32,32 @@ from ..ops.training.gradients import SampledProductOp, SumRowsOp
 from ..tensors import shape_of
 from .array_operators import OPERATORS, Array
 from .images import conv2d, depthwise2d, pool2d, quantized_conv2d, resample2d
-from .network import run_network
 from .quantized import run_convert, run_linear
+
+# Reference of `pebble.network` on numpy arrays of any float dtype, depth by depth.
+
+
+def run_network(network: WeightedGraph, inputs: Sequence[Floats]) -> Floats:
+    """Return the output neurons [..., outputs] for inputs [..., features] each."""
+    first = np.concatenate(inputs, axis=-1)
+    graph, input_count, rows = network.graph, first.shape[-1], first.reshape(-1, first.shape[-1]).T
+    values = np.zeros((graph.neuron_count, rows.shape[1]), dtype=first.dtype)
+    values[:input_count] = rows
+    depths, by_target = graph.depths, graph.incoming.indices
+    for depth in range(int(depths.max(initial=-1)) + 1):
+        neurons = np.flatnonzero(depths == depth)
+        neurons = neurons[neurons >= input_count]
+        values[neurons] = network.biases[neurons - input_count, None].astype(first.dtype)
+        incoming = by_target[depths[graph.targets[by_target]] == depth]
+        if len(incoming):
+            products = network.weights[incoming, None].astype(first.dtype) * values[graph.sources[incoming]]
+            targets, starts = np.unique(graph.targets[incoming], return_index=True)
+            values[targets] += np.add.reduceat(products, starts, axis=0)
+        numbers = network.activation_of[neurons - input_count]
+        for number, activation in enumerate(network.activations):
+            values[neurons[numbers == number]] = activate(activation, values[neurons[numbers == number]])
+    return values[graph.outputs].T.reshape(*first.shape[:-1], len(graph.outputs))
+
 
 Reference = Callable[..., Floats | Sequence[Floats]]
 """(op, an array for each operand) -> the result, or an array for each result."""

@@ -15,8 +15,7 @@ from redpebble.export.save_model import save_model
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.models.exports.stored import stored_export
 from redpebble.models.zoo import build
-from redpebble.tools.benching.measured_gain import MeasuredGain
-from redpebble.tools.commands import summary
+from redpebble.tools.commands import MeasuredGain, summary
 from redpebble.tools.headline import headline, left_alone, lines_of
 from tests.support.command_line import exit_code
 from tests.support.quantized_models import pruned_network
@@ -64,7 +63,7 @@ def test_calls_and_nodes_are_priced_and_a_check_measures(tmp_path: Path, monkeyp
     """Few multiply-adds leave little to gain."""
     report, files = tmp_path / "report.json", (tmp_path / "in.onnx", tmp_path / "out.onnx")
     save_model(build("digits"), files[0])
-    monkeypatch.setattr("redpebble.tools.benching.measured_gain.SECONDS", 0.0)
+    monkeypatch.setattr("redpebble.tools.commands.SECONDS", 0.0)
     assert exit_code(monkeypatch, "optimize", *files, "--check", 1, "--batch", 1, "--report", report) == 0
     content = json.loads(report.read_text())
     assert content["predicted"]["ratio"] < 10

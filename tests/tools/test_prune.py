@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from redpebble.models import zoo
 from redpebble.pruning.solving.structures import STRUCTURES, Mask, Scores, Structure
-from redpebble.tools.pruning.command import milliseconds
+from redpebble.tools.pruning_commands import milliseconds
 from tests.frontend.reading.test_limits import TOO_LARGE
 from tests.pruning.dense_networks import branched_network, samples
 from tests.support.command_line import exit_code

@@ -5,7 +5,7 @@ import re
 from redpebble.pruning.loss_estimates import LossEstimate
 from redpebble.pruning.report import MethodTrial, PrunedLayer, PruneReport
 from redpebble.pruning.runs.timing import MeasuredTimes
-from redpebble.tools.pruning.page import prune_page
+from redpebble.tools.pruning_commands import prune_page
 
 TRIALS = tuple(
     MethodTrial(method, density, 1000 * density, quality - 0.1 / density)

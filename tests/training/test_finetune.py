@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 import redpebble
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.models import zoo
-from redpebble.tools.training.command import mapped_arrays
+from redpebble.tools.training_commands import mapped_arrays
 from redpebble.training.optimizers import OptimizerName
 from redpebble.training.options import FinetuneOptions
 from redpebble.training.samples import Samples, batches_in_order, shuffled_batches

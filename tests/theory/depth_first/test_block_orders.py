@@ -6,9 +6,8 @@ import pytest
 from redpebble.sparse.csr import CsrPattern
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.depth_first.annealing import Prices, Schedule, anneal_schedule
-from redpebble.theory.depth_first.block_orders import nearest_next
 from redpebble.theory.depth_first.depth_first_order import Blocks, PositionedGraph, order_neurons, positioned_graph
-from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts
+from redpebble.theory.depth_first.traffic import Caches, Group, ScheduleCosts, nearest_next
 
 WIDTH, DEPTH, BLOCK = 96, 4, 8
 

@@ -9,7 +9,7 @@ from redpebble.driver.native_build import native_build
 from redpebble.models.graph_network import GraphNetwork
 from redpebble.options import Options
 from redpebble.pipeline import build
-from redpebble.tools.explain.edge_table import edge_lines, edge_table
+from redpebble.tools.explain_commands import edge_lines, edge_table
 
 
 def shown(kind: str, widths: tuple[int, ...]) -> str:

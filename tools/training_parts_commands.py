@@ -3,12 +3,12 @@
 import sys
 from typing import TYPE_CHECKING
 
-from ..console.console import console, progress_console
-from ..console.progress_bar import progress_bar
-from .command import FinetuneFiles, Rates, show_training, task_of
+from .console.console import console, progress_console
+from .console.progress_bar import progress_bar
+from .training_commands import FinetuneFiles, Rates, show_training, task_of
 
 if TYPE_CHECKING:
-    from ...distributed.training.finetune_parts import PartsTrained
+    from ..distributed.training.finetune_parts import PartsTrained
 
 
 def finetune_parts_and_print(files: FinetuneFiles, loss: str | None, rates: Rates) -> int:
@@ -17,12 +17,12 @@ def finetune_parts_and_print(files: FinetuneFiles, loss: str | None, rates: Rate
     Raises:
         ValueError: there is no MPI.
     """
-    from ...distributed.errors import PartError
-    from ...distributed.run.agreement import agreed, world
-    from ...distributed.run.guard import EXIT_CODE
-    from ...distributed.run.liveness import watched
-    from ...distributed.training.finetune_parts import finetune_parts
-    from ...distributed.write_parts import check_target
+    from ..distributed.errors import PartError
+    from ..distributed.run.agreement import agreed, world
+    from ..distributed.run.guard import EXIT_CODE
+    from ..distributed.run.liveness import watched
+    from ..distributed.training.finetune_parts import finetune_parts
+    from ..distributed.write_parts import check_target
 
     comm = world("training of parts")
     if comm.rank:
