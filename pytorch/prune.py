@@ -40,7 +40,8 @@ def prune(
     """Make the weights of linear layers and convolutions sparse, in place, and mask them.
 
     `data` are batches, which `forward` calls the module with; the method is `admm` where there are any, or else
-    `magnitude`. `layers` are names (with `*`), or a predicate of name and module.
+    `magnitude`. A layer that data does not reach stays dense. `layers` are names (with `*`), or a predicate of name
+    and module.
 
     The goal is a `sparsity`, the share of zeros of each layer or of layers by name (a structure that has only one
     density needs none), or a `speedup`: densities of layers are those that lose least at so many times the speed on
@@ -73,13 +74,16 @@ def prune(
         chosen = prunable_weights(module, layers)
     goals = _goals(chosen, sparsity, form) if plan is None else plan.sparsities
     shares = _shares(schedule, max(goals.values(), default=0.5))
-    report = PruneReport((), 0.0)
+    weights, report = [one for one in chosen if one.name in goals], PruneReport((), 0.0)
     for step, share in enumerate(shares, 1):
         # densities of step 1 of 3 are cube roots
         now = {name: 1 - (1 - goal) ** share for name, goal in goals.items()}
-        weights = [one for one in chosen if one.name in goals]
         inputs = dict[str, Tensor]() if solver.reads == "nothing" else layer_inputs(module, weights, run, solver.reads)
-        found = tuple(_pruned(one, inputs.get(one.name), Sparsity(form, 1 - now[one.name]), solver) for one in weights)
+        # a layer that no batch reaches may be one whose weight is read past its module: it stays dense
+        reached = [one for one in weights if solver.reads == "nothing" or one.name in inputs]
+        if not reached:
+            raise ValueError("no batch reaches a layer to prune, expected data that the module is called with")
+        found = tuple(_pruned(one, inputs.get(one.name), Sparsity(form, 1 - now[one.name]), solver) for one in reached)
         report = PruneReport(found, report.seconds + time.perf_counter() - start)
         if between is not None and step < len(shares):
             between(module, report)
@@ -138,13 +142,9 @@ def _shares(schedule: int | Sequence[float], goal: float) -> list[float]:
 
 
 def _pruned(weight: PrunableWeight, inputs: Tensor | None, sparsity: Sparsity, solver: Sparsifier) -> PrunedWeight:
-    """Prune a weight in place; one that no batch has reached keeps its largest values."""
+    """Prune a weight in place."""
     dense = weight.matrix
-    if solver.reads == "nothing" or inputs is not None:
-        empty = dense.new_zeros(0)
-        sparse = solver.solve(dense, empty if inputs is None else inputs, sparsity)
-    else:
-        sparse = dense * sparsity.mask(dense.square())
+    sparse = solver.solve(dense, dense.new_zeros(0) if inputs is None else inputs, sparsity)
     # the dense matrix is the parameter itself: the loss is taken before that changes
     loss = loss_of(dense, sparse, inputs) if inputs is not None and inputs.dim() == 2 else None
     with torch.no_grad():

@@ -146,6 +146,12 @@ def test_a_dense_model_becomes_a_deployed_one(folder: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
+def test_a_dense_module_becomes_a_good_sparse_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    assert walk(ROOT / "docs" / "good-sparse-models.md", monkeypatch, slow=True) == 3
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["your-model.md", "why-not-faster.md"])
 def test_exports_of_other_libraries_are_taken(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert walk(ROOT / "docs" / page, monkeypatch, slow=True) >= 2

@@ -25,12 +25,14 @@ def exported(module: Module, batch: Batch, dynamo: bool) -> onnx.ModelProto:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-        arguments = ((), batch) if isinstance(batch, dict) else ((batch,), None)
+        is_named = isinstance(batch, dict)
+        arguments, named = () if is_named else (batch,), batch if is_named else None
         if dynamo:
-            program = torch.onnx.export(module, arguments[0], kwargs=arguments[1], dynamo=True, verbose=False)
-            return onnx_ir.to_proto(program.model)
+            program = torch.onnx.export(module, arguments, kwargs=named, dynamo=True, verbose=False)
+            model: onnx_ir.Model = program.model
+            return onnx_ir.to_proto(model)
         file = io.BytesIO()
-        torch.onnx.export(module, arguments[0], file, kwargs=arguments[1], dynamo=False)
+        torch.onnx.export(module, arguments, file, kwargs=named, dynamo=False)
         return onnx.load_model_from_string(file.getvalue())
 
 

@@ -169,6 +169,15 @@ def test_a_schedule_becomes_sparser_step_by_step() -> None:
     assert report.sparsity == pytest.approx(0.8, abs=0.02)
 
 
+def test_a_layer_that_no_batch_reaches_stays_dense() -> None:
+    module = torch.nn.ModuleDict({"read": torch.nn.Linear(80, 80), "beside": torch.nn.Linear(80, 80)})
+    report = pytorch.prune(module, [torch.randn(64, 80)], sparsity=0.5, forward=lambda one, x: one["read"](x))
+    assert [one.name for one in report.layers] == ["read"]
+    assert not (module["beside"].weight == 0).any()
+    with pytest.raises(ValueError, match="no batch reaches a layer to prune"):
+        pytorch.prune(module, [torch.randn(64, 80)], sparsity=0.5, forward=lambda one, x: x)
+
+
 def test_convolutions_are_pruned() -> None:
     module = images()
     report = pytorch.prune(module, [torch.randn(4, 8, 16, 16)], sparsity=0.6)
