@@ -3,7 +3,8 @@
 The parts of a concat of channels lie in the whole, where nobody else has put them, and those of a split as well.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from xdsl.ir import Operation, SSAValue
@@ -16,7 +17,7 @@ from ...dialect.ops.regions import YieldOp
 from ...dialect.tensors import shape_of
 from ...kernels.byte_quads import QUAD
 from ...kernels.tile_widths import PIXELS
-from ..buffer_packing import Lifetime, plan_offsets
+from ..buffer_packing import Lifetime, SharedBuffers
 from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 from ..quantized.found_codes import BOUNDS_BYTES
 from .geometry import Phases, Plane, planes_of, reads_all
@@ -101,8 +102,7 @@ def plan_images(network: ImageNetworkOp) -> ImageMemory:
 @dataclass
 class _Plan:
     network: ImageNetworkOp
-    wholes: dict[SSAValue, tuple[SSAValue, int]] = field(default_factory=dict[SSAValue, tuple[SSAValue, int]])
-    """The value in whose buffer another one lies, and its first channel there."""
+    shared: SharedBuffers = field(default_factory=SharedBuffers)
 
     def __post_init__(self) -> None:
         self.ops = ops_of(self.network)
@@ -119,51 +119,35 @@ class _Plan:
             step = self.ops.index(last)
             self.read |= {value: max(step, self.read.get(value, step)) for op in chain for value in op.operands}
         self.read |= dict.fromkeys(self.network.yielded, len(self.ops))
-        self.values = [value for value in self.values if value not in self.stored.inner]
+        for value in self.values:
+            if value not in self.stored.inner:
+                self.shared.add(value, self.written[value], self.read[value])
         self._place()
 
     def _place(self) -> None:
         for op in self.ops:
             if isinstance(op, ConcatOp):
-                first = 0
-                for part in op.parts:
-                    alone = list(op.parts).count(part) == 1 and part not in self.wholes and part in self.written
+                for part, first in _with_channels(op.parts):
+                    alone = list(op.parts).count(part) == 1 and part in self.shared.used
                     if alone and not isinstance(part.owner, SplitOp):
-                        self.wholes[part] = (op.result, first)
-                    first += shape_of(part)[1]
+                        self.shared.put(part, op.result, first)
             if isinstance(op, SplitOp):
-                first = 0
-                for part in op.parts:
-                    self.wholes[part] = (op.x, first)
-                    first += shape_of(part)[1]
+                for part, first in _with_channels(op.parts):
+                    self.shared.put(part, op.x, first)
 
     def finish(self) -> ImageMemory:
         """Return the plan."""
         own, found = self._found(max((_own_rows(op) for op in self.ops), default=0) * PIXELS * FLOAT_BYTES)
-        roots: dict[SSAValue, list[SSAValue]] = {}
-        for value in self.values:
-            roots.setdefault(self._root(value)[0], []).append(value)
-        shapes = {root: self._view(root, 0) for root in roots}
-        lives = [
-            Lifetime(
-                shapes[root].bytes,
-                min(self.written[value] for value in members),
-                max(self.read.get(value, ARRIVAL) for value in members),
-            )
-            for root, members in roots.items()
-        ]
         copies = {op: self._phase_view(op) for op in self.ops if self._needs_phases(op)}
-        lives += [Lifetime(view.bytes, self.ops.index(op), self.ops.index(op)) for op, view in copies.items()]
-        plan = plan_offsets(lives)
-        starts = [own + offset + GUARD_BYTES for offset in plan.offsets]
-        begin = dict(zip(roots, starts, strict=False))
+        lives = [Lifetime(view.bytes, self.ops.index(op), self.ops.index(op)) for op, view in copies.items()]
+        plan, begin = self.shared.plan(lambda root: self._view(root, 0).bytes, lives), own + GUARD_BYTES
         views: dict[SSAValue, View] = {}
-        for value in self.values:
-            root, first = self._root(value)
-            views[value] = self._view(root, begin[root], value, first)
+        for value in self.shared.values:
+            root, first = self.shared.place(value)
+            views[value] = self._view(root, begin + plan.starts[root], value, first)
         phases = {
-            op: View(view.plane, start, view.channels, view.all_channels, item=view.item)
-            for (op, view), start in zip(copies.items(), starts[len(roots) :], strict=True)
+            op: replace(view, start=begin + start)
+            for (op, view), start in zip(copies.items(), plan.others, strict=True)
         }
         return ImageMemory(views, phases, own, own + plan.total, self._zeroed(), self.stored, found)
 
@@ -179,13 +163,6 @@ class _Plan:
 
     def _needs_phases(self, op: Operation) -> bool:
         return needs_phases(op, self.stored)
-
-    def _root(self, value: SSAValue) -> tuple[SSAValue, int]:
-        first = 0
-        while value in self.wholes:
-            value, more = self.wholes[value]
-            first += more
-        return value, first
 
     def _view(self, root: SSAValue, start: int, value: SSAValue | None = None, first: int = 0) -> View:
         value = root if value is None else value
@@ -213,6 +190,14 @@ class _Plan:
             elif isinstance(op, ConcatOp | SplitOp) and any(result in found for result in op.results):
                 found.update(op.operands)
         return frozenset(found)
+
+
+def _with_channels(parts: Sequence[SSAValue]) -> Iterator[tuple[SSAValue, int]]:
+    """Yield the parts of a whole, each with its first channel there."""
+    first = 0
+    for part in parts:
+        yield part, first
+        first += shape_of(part)[1]
 
 
 def padded_outputs(op: QuantizedConv2dOp) -> int:
