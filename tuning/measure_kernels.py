@@ -177,10 +177,14 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
 
     Nothing is remembered: what was not measured beside others says nothing about which kernel is best.
     """
-    known = {op: numbers for op, numbers in layer_numbers(module).items() if op.kernel is not None}
+    known = {
+        op: numbers
+        for op, numbers in layer_numbers(module).items()
+        if op.kernel is not None and not (isinstance(op, LinearOp) and op.times is not None)
+    }
     wanted: dict[str, Candidates] = {}
     keys: dict[LinearOp | Conv2dOp, str] = {}
-    linears = [op for op in known if isinstance(op, LinearOp) and op.times is None]
+    linears = [op for op in known if isinstance(op, LinearOp)]
     layers = dict(zip(linears, layers_of_ops(linears), strict=True))
     for linear, numbers in known.items():
         # weights of other layers are read between two images, not between two tiles of pixels
