@@ -122,6 +122,7 @@ class _Block:
     def _emit_rounded(self) -> None:
         """Emit scores, the sum of their weights, and then rounded weights, times values."""
         args = self.args
+        # the first time only the largest score and the sum of weights stay of each block
         for keys in self._all_keys():
             self._each_block(keys, self._weigh)
         self._load_factors()
@@ -155,6 +156,7 @@ class _Block:
         args, count = self.args, keys.length
         if keys.causal:
             behind = args.first_query + args.query_count
+            # keys behind the last query are not read
             count = count.smaller(behind)
         size = self._block_size(count)
         with loop(count.divided_up(size)) as number:
@@ -201,7 +203,6 @@ class _Block:
         return even.divided_up(rows) * rows
 
     def _sum_values(self, known: _Keys, first: Number, count: Number) -> None:
-        """Emit what a block of keys does to the sums."""
         self._weigh(known, first, count)
         self._add_values(known, first, count)
 
@@ -232,7 +233,6 @@ class _Block:
             lanes.put(self._at(buffers.factor).at(column), [lanes.div(1.0, total)])
 
     def _round(self, count: Number) -> None:
-        """Emit the rounding of the weights of a block of keys."""
         table, factors = self._at(self._buffers.scores), self._at(self._buffers.factor)
         call(rounded_weights(self.code, self.form, self.width), table, factors, count)
 
@@ -247,6 +247,7 @@ class _Block:
                 call(spread_mask(code, self.width), mask, table, count, step)
 
             def transpose_rows() -> None:
+                # where all keys share an entry there is one row to transpose
                 is_same = step == 0
                 known = select(is_same, 1, count)
                 transpose = rows_to_columns(code, self.width)
@@ -261,7 +262,6 @@ class _Block:
             call(hide_later_keys(code, self.width), table, count, args.first_query - first)
 
     def _finish(self) -> None:
-        """Emit the division by the sums of weights, and the transposition of the result."""
         args, sums = self.args, self._at(self._buffers.values)
         if not self.form.rounds_weights:
             self._divide(sums, self._at(self._buffers.total))
@@ -269,12 +269,13 @@ class _Block:
         call(transpose, sums, args.result, args.result_stride, self.form.value_size, args.query_count, self.width)
 
     def _divide(self, sums: Floats, total: Floats) -> None:
-        """Emit the division of the sums by those of the weights."""
         args, lanes = self.args, self._lanes
+        # without a key sums are 0, and so is the result
         is_empty = args.key_count + args.past.key_count == 0
         with loop(self._number(self.width), lanes.width) as column:
             divisor = lanes.load(total.at(column))
             if self.form.nan_as_zero:
+                # all scores of a query were -inf: its sums are 0
                 divisor = lanes.select(lanes.compare("==", divisor, 0.0), 1.0, divisor)
             factor = lanes.div(1.0, lanes.select(is_empty, 1.0, divisor))
             with loop(self._number(self.form.value_size)) as feature:
@@ -286,6 +287,7 @@ class _Block:
         """Emit the results of queries all of whose weights are NaN, where there are any: sums of zeros times values."""
         lanes = self._lanes
         builder, all_totals = lanes.builder, lanes.splat(0.0)
+        # a NaN among the totals of all queries makes one of their sum
         for start in range(0, self.width, lanes.width):
             all_totals = lanes.add(all_totals, lanes.load(total.at(start)))
         sum_of_all = lanes.horizontal_sum(all_totals)
@@ -311,6 +313,7 @@ def zeros_for_nan(code: Code, features: int, width: int) -> ir.Function:
                 value = values[key * stride + feature]
                 return lanes.builder.fadd(total, lanes.builder.fmul(value, nothing))
 
+            # the same for all queries: the sum of a feature of all values, each times 0
             zero = fold(count, nothing, add_key)
             with loop(count.constant(width), lanes.width) as column:
                 address = sums.at(feature * width + column)

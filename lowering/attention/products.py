@@ -51,6 +51,7 @@ def scores(code: Code, form: AttentionForm, width: int) -> ir.Function:
             def features(depth: Number, rows: Sequence[Floats] = rows) -> list[Floats]:
                 return [row.at(depth) for row in rows]
 
+            # their products with the queries, which are columns
             sums = product.sums(queries.at(column), count.constant(form.key_size), features)
             start = target.at(first * width + column)
             sums = product.rounded_products(sums, form.roundings.products)
@@ -102,6 +103,7 @@ def _some_values(code: Code, width: int, registers: Registers) -> ir.Function:
             return [value.at(row) for row in range(registers.rows)]
 
         with loop(count.constant(width), registers.columns) as column:
+            # the sums so far, corrected, stay in registers while all keys of the block pass
             start = sums.at(column)
             initial = product.scaled(start, correction.at(column))
             product.store(product.sums(weights.at(column), count, features, initial), start)
@@ -128,11 +130,9 @@ class _Product:
         return fold(count, initial or [lanes.splat(0.0)] * (registers.rows * registers.vectors), step)
 
     def _vectors(self, address: Floats) -> list[ir.Value]:
-        """Return the vectors of queries at an address."""
         return list(self.lanes.vectors(address, self.registers.vectors))
 
     def _rows(self, start: Floats) -> list[Floats]:
-        """Return the addresses of all rows from one on."""
         return [start.at(row * self.width) for row in range(self.registers.rows)]
 
     def added(self, sums: Sums, start: Floats) -> Sums:

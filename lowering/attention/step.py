@@ -89,8 +89,10 @@ class AttentionStep:
         pairs = samples * heads
         blocks, all_rows = pairs * of_head, pairs * queries
         with when(all_rows > 0):
+            # rows of the range to blocks, rounded up at both ends
             first, stop = ((row * blocks).divided_up(all_rows) for row in (begin, end))
             with loop(stop - first) as done:
+                # blocks of a head follow each other, then heads, then samples
                 number = first + done
                 pair, block = number // of_head, number % of_head
                 self._emit_block(pair // heads, pair % heads, block * WIDEST)
@@ -101,6 +103,7 @@ class AttentionStep:
     def _emit_block(self, sample: Number, head: Number, query: Number) -> None:
         """Emit a block of queries from one on, by the narrowest code that takes them all."""
         op, form = self.op, AttentionForm.of(self.op)
+        # some heads of queries share a head of keys
         key_head = head // (op.head_counts.queries // op.head_counts.keys)
         queries, keys = (self._value(self.sizes.shapes[value][1]) for value in (op.q, op.k))
         left = queries - query

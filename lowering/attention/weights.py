@@ -68,6 +68,7 @@ class _Columns:
         """Emit the weights of some keys."""
         lanes = self.lanes
         before = self._vectors(sums.highest)
+        # a first walk for the largest scores, a second one for weights and their sums
         largest = fold(count, before, lambda key, found: _each(lanes.max, found, self._vectors(self._row(key))))
         # infinities would make NaN of their difference
         subtracted = [lanes.select(lanes.compare("==", one, -inf), 0.0, one) for one in largest]
@@ -162,6 +163,7 @@ def hide_later_keys(code: Code, width: int) -> ir.Function:
         lanes = code.lanes(scores)
         with loop(count) as key:
             row = scores.at(key * width)
+            # the first query that reads the key, against the numbers of the queries in the lanes
             first = lanes.splat_int((key - distance).narrow(I32))
             for start in range(0, width, lanes.width):
                 queries, address = int_constants(range(start, start + lanes.width)), row.at(start)

@@ -80,6 +80,7 @@ def dense_block(code: Code, form: BlockForm) -> ir.Function:
         panel: Number,
     ) -> None:
         rows = [last.constant(row).smaller(last) for row in range(form.rows)]
+        # as many outputs at a time as registers hold sums of all rows
         for first in range(0, form.panels * PANEL, outputs):
             block = _Block(code, rows, range(first, first + outputs, lanes))
             sums = block.load(Rows(initial, initial_stride))
@@ -102,6 +103,7 @@ def dense_input(code: Code) -> ir.Function:
     ) -> None:
         lanes = code.lanes(x)
         with loop(rows) as row, loop(panels) as number:
+            # the activation of a row, times a panel of weights
             value = lanes.splat(x[row])
             first = row * y_stride + number * PANEL
             source, target = weights.at(number * panel), y.at(first)

@@ -179,6 +179,7 @@ class _Product:
         first, aside = panel * PANEL, Rows(operands.aside, panel.constant(GROUP))
         features = (operands.outputs - first).smaller(PANEL * count)
         if column_lanes:
+            # rows of sums lie aside, and are transposed into y
             self._emit_chunks(panel, count, aside)
             target = operands.y.at(first * operands.columns)
             to_columns = rows_to_columns(self.code, column_lanes)

@@ -70,6 +70,7 @@ def binary(code: Code, form: BinaryForm) -> ir.Function:
         lanes = code.lanes(left, width)
         with loop(features, width if form.width == 1 else 1) as feature:
             for column in range(0, form.width, width):
+                # both operands are read as their kinds say, y is always a tile
                 cell = Cell(feature, form.width, column)
                 first = _read(lanes, form.left, left, cell)
                 second = _read(lanes, form.right, right, cell)

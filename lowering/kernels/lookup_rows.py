@@ -264,6 +264,7 @@ class _Panel:
             offset = index * PANEL_ROWS
             inputs = self._indices(first.at(offset))
             factors = self._vectors(weights.at(offset))
+            # the inputs of 32 outputs, from each row
             values = (gather(lanes, x, vector) for x in self.xs for vector in inputs)
             return [
                 lanes.fma(value, factors[number % groups], total)

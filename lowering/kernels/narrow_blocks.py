@@ -86,6 +86,7 @@ def _emit_rounds(fours: RowGroups, work: GroupWork, entry: _Round, flow: Blocks,
     """Emit all rounds, the first of which is entered from `start` at any step; return the state after a round."""
     flow.at("step0")
     head = state = flow.merged({start: entry})
+    # each step is entered from the one before, and in the first round from the switch
     for step in range(STEPS):
         if step > 0:
             before = flow.enter(f"step{step}")
@@ -93,6 +94,7 @@ def _emit_rounds(fours: RowGroups, work: GroupWork, entry: _Round, flow: Blocks,
         here = replace(work, weights=state.weights)
         sums = fours.multiplied(here, WEIGHT_BYTES * step, _parts(state.quads[step]), state.sums)
         state = state._replace(sums=sums)
+    # on to the next round, whose weights and offsets follow, or out with the sums
     left = state.left - 1
     flow.branch(left == 0, "sums", "again")
     flow.at("again")

@@ -126,6 +126,7 @@ def _transposed_units(builder: ir.IRBuilder, units: Sequence[ir.Value]) -> list[
         first = [lane if lane < UNIT else lane - UNIT + BLOCK for lane in lanes]
         return shuffled(left, right, [UNIT * quarter + lane for quarter in range(UNIT) for lane in first])
 
+    # four units in a register, then the first and the last two floats of each, next to those of another register
     rows: list[ir.Value] = []
     for first in range(0, BLOCK, UNIT):
         left, right = (shuffled(units[at], units[at + 1], range(2 * UNIT)) for at in (first, first + 2))

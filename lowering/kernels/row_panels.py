@@ -206,7 +206,6 @@ class _Chunk:
         return fold(stream.length, total, lambda index, now: self._step(stream, index, now), start=half << 1)
 
     def _step(self, stream: _Stream, index: Number, sums: list[ir.Value]) -> list[ir.Value]:
-        """Return the sums of a row after one connection of its own."""
         columns = self._columns(stream.inputs.at(index))
         return self.lanes.add_products(sums, stream.weights[index], columns)
 

@@ -155,6 +155,7 @@ def softmax(code: Code, form: ColumnForm) -> ir.Function:
 
     @for_columns(code, "softmax", form)
     def kernel(columns: Columns, x: Floats, y: Floats) -> None:
+        # the powers stand in y until their sums are known
         lanes, highest = columns.lanes, columns.highest(x)
         columns.map(x, y, lambda value, _, index: exp(lanes, lanes.sub(value, highest[index])))
         totals = columns.sums(y)

@@ -97,6 +97,7 @@ def log(lanes: Lanes, x: ir.Value) -> ir.Value:
     """
     denormal = lanes.compare("<", x, SMALLEST_NORMAL)
     normal = lanes.select(denormal, lanes.mul(x, 2.0**MANTISSA_BITS), x)
+    # k is how far the exponent is from that of sqrt(1/2); taken off the bits, it leaves m
     bits = lanes.bits(normal)
     mantissa_bits = lanes.ints(MANTISSA_BITS)
     k = lanes.builder.ashr(lanes.builder.sub(bits, lanes.ints(SQRT_HALF_BITS)), mantissa_bits)
@@ -104,6 +105,7 @@ def log(lanes: Lanes, x: ir.Value) -> ir.Value:
     exponent = lanes.add(lanes.to_float(k), lanes.select(denormal, -float(MANTISSA_BITS), 0.0))
     result = _log_of_product(lanes, exponent, lanes.sub(m, 1.0))
 
+    # zeros, negative numbers, infinity and NaN have no logarithm by the formula
     infinity = float("inf")
     not_negative = lanes.select(lanes.compare("==", x, 0.0), -infinity, x)
     limit = lanes.select(lanes.compare(">=", x, 0.0), not_negative, float("nan"))

@@ -143,6 +143,7 @@ def _transposition(code: Code, width: int, direction: _Direction) -> ir.Function
             emit_copy(code, source, target, features)
             return
         rows, columns = (source, target) if inward else (target, source)
+        # columns as many as there are lanes, and of these the features block by block, or one by one where they are few
         with loop(column_count if inward else row_count, lanes) as first:
             addresses = BatchRows(rows, stride, row_count).addresses(first, lanes)
             block = _Columns(code.lanes(rows, lanes), columns, column_count, first, addresses)

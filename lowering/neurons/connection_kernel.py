@@ -67,6 +67,7 @@ def network_loop(code: Code, form: NetworkForm) -> ir.Function:
             flow.at(name)
             for first, vectors in column_chunks(form.width, lanes, MOST_VECTORS):
                 _Chunk(form, code.lanes(stream, lanes), slots, buffers, first, vectors).emit(number, run)
+            # the next head stands behind the entries
             flow.come_back(cursor, run.entries.at(run.entry_count.wide() * _entry_words(number)))
             flow.go("head")
         flow.at("after")
@@ -129,7 +130,6 @@ class _Chunk:
             lanes.put(target, lanes.add_products(self._load(target), weight, values))
 
     def _emit_move(self, kind: int, entry: Ints) -> None:
-        """Emit a load, a store or an activation."""
         slot, lanes = self._slot(entry[0]), self.lanes
         if kind == LOAD_BIASES:
             lanes.put(slot, [lanes.splat(entry.cast(Floats)[1])] * self.vectors)

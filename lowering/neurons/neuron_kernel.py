@@ -69,6 +69,7 @@ class _Loop:
         flow = Blocks(stream.builder, "head", "run", "after")
         before = flow.enter("head")
         cursor = flow.merged({before: stream})
+        # a head: the numbers of neurons and of moves before and after them; without neurons it is the end
         neurons, arrivals, departures, activation = (cursor[index] for index in range(HEAD_WORDS))
         flow.branch(neurons == 0, "after", "run")
         flow.at("run")
@@ -88,6 +89,7 @@ class _Loop:
         line_count = max(1, self.form.width * FLOAT_BYTES // ALIGNMENT)
         with loop(count) as index:
             entry = entries.at(index * MOVE_WORDS)
+            # a later row is fetched ahead
             ahead = index + MOVES_AHEAD
             with when(ahead < count):
                 self._buffer_row(entries.at(ahead * MOVE_WORDS)).fetch(line_count)
@@ -101,6 +103,7 @@ class _Loop:
         transpose = transpose_into_columns if into_slots else transpose_into_rows
         with loop(count) as index:
             entry = entries.at(index * TRANSPOSE_WORDS)
+            # an entry: the slots of neighbours, their buffer, the first feature, and the features of a row
             slots = [self._row(self.slots, entry[number]) for number in range(NEIGHBOURS)]
             number, feature, stride = (entry[NEIGHBOURS + word] for word in range(3))
             rows = BatchRows(self.buffers[number].cast(Floats).at(feature), stride, self.row_count)
@@ -123,6 +126,7 @@ class _Loop:
 
     def _neuron(self, neuron: Ints, activation: ActivationAttr | None) -> Ints:
         """Emit one neuron; return the address behind it."""
+        # a neuron: its slot and number of connections in a word, its bias, their weights, the slots of their sources
         lanes, packed = self.lanes, neuron[0]
         slot, count = packed & 0xFFFF, packed >> 16
         weights = neuron.at(NEURON_WORDS)
@@ -138,7 +142,6 @@ class _Loop:
         return sources.at((count + 1) >> 1)
 
     def _buffer_row(self, entry: Ints) -> Floats:
-        """Return the address of the row of a buffer that an entry names."""
         return self._row(self.buffers[entry[1]].cast(Floats), entry[2])
 
     def _row(self, buffer: Floats, row: Number) -> Floats:
@@ -165,6 +168,7 @@ class _Chunk:
         def some(index: Number, sums: list[ir.Value]) -> list[ir.Value]:
             start = index * STEPS
             if self.first == 0:
+                # later columns find the stream in the cache
                 self.weights.after(index * (STEPS * (FLOAT_BYTES + 2)) + BYTES_AHEAD).fetch(1)
             for step in range(STEPS):
                 sums = self._step(start + step, sums)
@@ -174,7 +178,6 @@ class _Chunk:
         return fold(count, fold(passes, sums, some), self._step, start=passes * STEPS)
 
     def _step(self, index: Number, sums: list[ir.Value]) -> list[ir.Value]:
-        """Return the sums after one connection."""
         lanes = self.loop.lanes
         weight = lanes.splat(self.weights[index])
         source = self.loop.source(self.sources[index], self.first)
