@@ -131,7 +131,6 @@ class _Where(NamedTuple):
 
 
 def _read(kind: str, operand: Bytes, values: CodeValues, where: _Where) -> ir.Value:
-    """Return a vector of an operand."""
     lanes, floats = values.lanes, operand.cast(Floats)
     match kind:
         case "codes":

@@ -81,7 +81,6 @@ class _Kernel:
         image.clear(op.result, tile, y, count)
 
     def _outputs(self, share: Number) -> Channels:
-        """Return the outputs of a share."""
         if len(self.borders) == 2:
             return Channels(0, self.borders[-1])
         (numbers,) = self.image.arrays(("borders", self.borders), partial(packing.border_numbers, self.borders))
@@ -101,11 +100,13 @@ class _Kernel:
         family = kernel_at(op.kernel, PIXELS).family
         there = image.own(inputs) if is_dense(family.name) else y
         function = code_of(family).emit(image.code, LinearForm(PIXELS, activation))
+        # the first chunk begins the sums, the next ones go on with those in y
         with loop(tile.constant(chunks)) as number:
             first = number * chunk
             size = (channels - first).smaller(chunk)
             x = self.read.at(tile, image.memory.views[op.result].plane, image.own(0), Channels(first, size))
             packed = image.constants.share_pointers(image.table, indices, share * chunks + number, shares * chunks)
             call(function, x, there, packed, size * taps, count)
+        # dense kernels write rows behind their outputs
         if there is not y:
             call(activate(image.code, None, PIXELS), there, y, count)

@@ -139,6 +139,7 @@ def copying_lines(code: Code) -> ir.Function:
                 moved = placing.placed(line, places.at(index * PIXELS))
                 return source.builder.select(_chosen(bits, index), moved, before)
 
+            # each tile of the source gives some bytes; what none gives is filled
             line = fold(end, nothing, entry, start=begin)
             target.at(row).store(line, PIXELS)
 
@@ -173,6 +174,7 @@ def entering_lines(code: Code) -> ir.Function:
                 rounding.code(rounding.quotient(lanes.load_chosen(pixels.at(first), some)))
                 for first, some in zip(firsts, wanted, strict=True)
             ]
+            # codes of pixels side by side go to their positions; what is none has the code of 0
             line = placing.placed(joined_bytes(lanes.builder, parts), places)
             line = lanes.builder.select(is_pixel, line, nothing)
             tile.at(channel * PIXELS).store(line, PIXELS)
@@ -199,6 +201,7 @@ def leaving_lines(code: Code) -> ir.Function:
         wanted = [lanes.below(count, first) for first in firsts]
         values = CodeValues(lanes, lanes.splat(scale), lanes.splat_int(zero))
         with loop(channels) as channel:
+            # positions without a pixel drop out: what is left lies side by side
             line = load_line(tile.at(channel * PIXELS))
             pixels, there = placing.placed(line, places), target.at(channel * stride)
             for first, some in zip(firsts, wanted, strict=True):

@@ -42,6 +42,7 @@ def incoming_pixels(plane: Plane, _: Operation | None) -> list[NDArray[np.int32]
 def outgoing_pixels(plane: Plane, tile_values: int, _: Operation | None) -> list[NDArray[np.int32]]:
     """Return for each pixel the distance in floats of its position from the first tile."""
     rows, columns = np.divmod(np.arange(plane.height * plane.width), plane.width)
+    # whole vectors of the table are read
     found = np.full(-(-len(rows) // PIXELS) * PIXELS, NO_PIXEL)
     found[: len(rows)] = _distances(plane.positions(rows, columns), tile_values)
     return [found.astype(np.int32)]
@@ -228,6 +229,7 @@ def packed_shares(borders: tuple[int, ...], rows: int, op: Operation | None) -> 
     kernel = kernel_at(op.kernel, PIXELS)
     whole = layer_weights(op.weight, bias, kernel.blocks)
     packed: list[NDArray[np.generic]] = []
+    # shares one after the other, and in a share the chunks of inputs
     for first, end in pairwise(borders):
         share = whole if len(borders) == 2 else whole.share(first, end)
         if rows >= inputs:

@@ -52,6 +52,7 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
 
     def tile(number: Number, there: Bytes) -> None:
         sums, lines = image.own(own.windows), read.at(number, plane, image.own(0))
+        # lines of codes are made in the result's place where it is stored so
         results = image.lines(op.result, there, own.windows + own.sums)
         call(kernel, lines, sums, results, packed)
         if op.output is None:
@@ -76,6 +77,7 @@ def emit_code_mean(image: ImageCode, op: Pool2dOp) -> None:
         nothing: ir.Value = ir.Constant(words, [0] * PIXELS)
         sums = fold(number.constant(tiles), nothing, tile)
         total = Number(builder, call_intrinsic(builder, f"llvm.vector.reduce.add.v{PIXELS}i32", I32, [sums]))
+        # every position has the zero point once too much, those without a pixel as well
         total = total - codes.zero * PIXELS * tiles
         value = builder.fmul(builder.sitofp(total.value, FLOAT), ir.Constant(FLOAT, codes.scale))
         image.store_pixel(op.result, number, builder.fdiv(value, ir.Constant(FLOAT, float(pixels))))

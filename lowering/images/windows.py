@@ -93,6 +93,7 @@ class _Rows:
         for distance, _ in parts:
             if (phase, distance) in self._rows:
                 continue
+            # a number below 0 is a large one without its sign
             inside = (self._number + distance).unsigned("<", self._tiles)
             outside = self._outside.at(form.middle)
             start = distance * form.tile_values + phase * form.channels * PIXELS
@@ -128,6 +129,7 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
         rows, there = _Rows(form, tile.cast(kind), number, tiles, outside.cast(kind)), target.cast(kind)
         work = _Windows(lanes, form, rows, factors, bias)
         starts, taps = range(0, PIXELS, lanes.width), range(len(form.taps))
+        # where the tiles of all taps are does not depend on the channel
         for tap in taps:
             for first in starts:
                 rows.prepare(tap, form.parts(tap, first, lanes.width))
@@ -176,6 +178,7 @@ class _Windows:
     def load(self, channel: Number, tap: int, first: int) -> ir.Value:
         """Return a vector of a tap."""
         lanes, parts = self.lanes, self.form.parts(tap, first, self.lanes.width)
+        # the lanes up to the end of a tile are in it, the others begin the next one
         loaded = [lanes.load(address, self.form.item) for address in self.rows.addresses(channel, tap, parts)]
         if len(loaded) == 1:
             return loaded[0]
