@@ -24,7 +24,14 @@ PASSES = {
         "Associate",
     ),
     "neuron_order": ("OrderTargets", "PermuteNeurons", "ReorderNeurons"),
-    "kernels": ("DiscoverStructure", "ChooseKernels", "RoundLayers", "ChooseQuantizedKernels", "AnnotateIoBounds"),
+    "kernels": (
+        "DiscoverStructure",
+        "ChooseKernels",
+        "RoundLayers",
+        "ComputeCodesAsFloats",
+        "ChooseQuantizedKernels",
+        "AnnotateIoBounds",
+    ),
     "images": (
         "FuseConvolutions",
         "ReorderChannels",

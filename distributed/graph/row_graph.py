@@ -7,6 +7,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialect.ops.code_chain import chain_in
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.movement import ReshapeOp
@@ -98,6 +99,8 @@ def _flattened(
             case TileOp():
                 aliases |= dict(zip(op.body.block.args, op.inputs, strict=True))
                 aliases |= dict(zip(op.outputs, op.yielded, strict=True))
+                if chain_in(op) is not None:
+                    raise UnsupportedModelError("the plans rows and layers expect layers of floats, got some on codes")
                 ops += [inner for inner in op.body.block.ops if not isinstance(inner, YieldOp)]
             case ReshapeOp() if _keeps_rows(op, shapes):
                 aliases[op.result] = op.x

@@ -108,10 +108,14 @@ class Layers:
         block.add_ops(ops)
         return ops[-1].results
 
+    def function(self) -> ModuleOp:
+        """Return the layers as the function of a module."""
+        shape = (DYNAMIC, self.sizes[0])
+        return function([code_tensor(self.codes[0], shape) if self.of_bytes else f32_tensor(shape)], self.emit)
+
     def module(self) -> ModuleOp:
         """Return the layers in a tile of the function of a module."""
-        shape = (DYNAMIC, self.sizes[0])
-        module = function([code_tensor(self.codes[0], shape) if self.of_bytes else f32_tensor(shape)], self.emit)
+        module = self.function()
         FormTiles().apply(Context(), module)
         return module
 

@@ -1,0 +1,130 @@
+"""Layers on codes are layers: what passes do to neurons holds for them, to the last bit."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.semantics.interpreter import interpret
+from redpebble.distributed.graph.row_graph import RowGraph
+from redpebble.frontend.errors import UnsupportedModelError
+from redpebble.kernels.byte_times import QUADS
+from redpebble.passes.deployment.partition_neurons import PartitionNeurons
+from redpebble.passes.deployment.split_components import SplitComponents
+from redpebble.passes.kernels.choose_kernels import ChooseKernels
+from redpebble.passes.kernels.compute_codes_as_floats import ComputeCodesAsFloats
+from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
+from redpebble.passes.tiles.form_tiles import FormTiles
+from redpebble.passes.tiles.share_tiles import ShareTiles
+from redpebble.runtime.jit import host_target
+from tests.support.lowering_modules import Floats, native
+from tests.support.quantized_layers import CODES, RELU, TANH, Layers, inputs
+
+ROWS = 70
+
+
+def after(layers: Layers, *passes: ModulePass) -> ModuleOp:
+    module = layers.function()
+    for one in passes:
+        one.apply(Context(), module)
+        module.verify()
+    return module
+
+
+def layers_of(module: ModuleOp) -> list[LinearOp]:
+    return [op for op in module.walk() if isinstance(op, LinearOp)]
+
+
+def results(module: ModuleOp, x: Floats, threads: int = 1) -> Floats:
+    return native(module, host_target(), threads).run(None, {"x0": x})[0]
+
+
+def in_parts(layers: Layers, parts: int) -> None:
+    """Let the first layer be parts that have nothing to do with each other."""
+    weight = layers.weights[0]
+    for row in range(len(weight)):
+        for column in range(weight.shape[1]):
+            same = row * parts // len(weight) == column * parts // weight.shape[1]
+            weight[row, column] = (1 + column % 7) * same
+
+
+@pytest.mark.parametrize("kernels", ["", QUADS])
+def test_neurons_in_another_order_have_the_same_codes(kernels: str) -> None:
+    layers = Layers([96, 80, 48, 20], [*CODES, CODES[0]], RELU, quads=kernels)
+    x = inputs(ROWS, 96)
+    module = after(layers, PermuteNeurons(seed=1))
+    weights = [op.weight for op in layers_of(layers.function())]
+    assert [str(op.weight.owner) for op in layers_of(module)] != [str(weight.owner) for weight in weights]
+    FormTiles().apply(Context(), module)
+    assert np.array_equal(results(module, x), layers.expected(x))
+
+
+def test_ends_of_codes_keep_their_order() -> None:
+    layers = Layers([40, 30, 20], [CODES[0], CODES[1], CODES[2]], of_bytes=True)
+    codes = np.random.default_rng(0).integers(0, 256, (ROWS, 40)).astype(np.uint8)
+    module = after(layers, PermuteNeurons(seed=1), FormTiles())
+    assert np.array_equal(results(module, codes), layers.expected_codes(codes))  # pyright: ignore[reportArgumentType]
+
+
+def test_each_part_of_a_network_owns_neurons() -> None:
+    first, second = layers_of(after(Layers([40, 30, 20], CODES), PartitionNeurons(parts=2)))
+    for layer in (first, second):
+        assert layer.partition is not None
+        assert {*layer.partition.owners} == {0, 1}
+
+
+AS_FLOATS: Sequence[ModulePass] = (ComputeCodesAsFloats(), ChooseKernels())
+
+
+@pytest.mark.parametrize("activation", [None, RELU], ids=["linear", "relu"])
+@pytest.mark.parametrize("codes", [CODES, CODES[:2]], ids=["rounded", "values"])
+def test_kernels_of_floats_compute_the_same(activation: None, codes: list[CodesAttr]) -> None:
+    layers = Layers([96, 80, 40], codes, activation)
+    module, x = after(layers, *AS_FLOATS, FormTiles()), inputs(ROWS, 96)
+    assert np.array_equal(np.asarray(interpret(module, {"x0": x})[0]), layers.expected(x))
+    for rows in (1, 8, 17, ROWS):
+        assert np.array_equal(results(module, x[:rows]), layers.expected(x)[:rows])
+
+
+def test_kernels_of_floats_round_values_of_other_activations() -> None:
+    layers = Layers([64, 48, 17], CODES, TANH)
+    module, x = after(layers, *AS_FLOATS, FormTiles()), inputs(20, 64)
+    assert np.array_equal(np.asarray(interpret(module, {"x0": x})[0]), layers.interpreted(x))
+
+
+def test_sums_that_floats_do_not_hold_stay_sums_of_integers() -> None:
+    layers = Layers([300, 8], CODES[:1], density=1.0)
+    layers.weights[0][:] = 255
+    assert all(op.times is not None for op in layers_of(after(layers, ComputeCodesAsFloats())))
+
+
+def test_threads_share_a_tile_of_codes() -> None:
+    layers = Layers([1024, 1024, 1024], CODES, RELU, greatest=60)
+    module = after(layers, *AS_FLOATS, FormTiles(), ShareTiles(2))
+    (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
+    assert tile.schedule.shares == 2
+    x = inputs(ROWS, 1024)
+    for rows in (1, 9, ROWS):
+        assert np.array_equal(results(module, x[:rows], threads=2), layers.expected(x)[:rows])
+
+
+def test_components_are_split() -> None:
+    layers = Layers([64, 64, 16], CODES)
+    in_parts(layers, 4)
+    module, x = after(layers, ComputeCodesAsFloats(), SplitComponents(least_gain=0.0)), inputs(ROWS, 64)
+    assert any(isinstance(op, GroupedLayersOp) for op in module.walk())
+    assert np.array_equal(np.asarray(interpret(module, {"x0": x})[0], np.float32), layers.expected(x))
+
+
+def test_parts_on_several_computers_take_floats() -> None:
+    layers = Layers([40, 30, 20], CODES)
+    with pytest.raises(UnsupportedModelError, match="expect layers of floats, got some on codes"):
+        RowGraph.of(layers.module())
+    assert len(RowGraph.of(after(layers, *AS_FLOATS, FormTiles())).layers) == 2
