@@ -17,7 +17,7 @@ from typing import ClassVar, Generic, Self, TypeVar, overload
 from llvmlite import ir
 
 from ..llvm.builder import Parameters
-from ..llvm.flow import when
+from ..llvm.flow import Blocks, when
 from ..llvm.values import I64, NULL, POINTER, VOID, Argument, Index, Longs, Number, Truth, Value, i64, operands
 
 
@@ -276,17 +276,16 @@ class WordCode:
 
     def wait_until(self, is_true: Callable[[], Truth], patience: int | None = None) -> None:
         """Emit a wait until a condition holds, or for no more than `patience` looks."""
-        builder, looks = self.builder, self.words()
+        looks = self.words()
         looks[0] = 0
-        look, again, done = (builder.append_basic_block(name) for name in ("look", "again", "done"))
-        builder.branch(look)
-        builder.position_at_end(look)
+        flow = Blocks(self.builder, "look", "again", "done")
+        flow.enter("look")
         holds = is_true()
         if patience is not None:
             holds |= looks[0] >= patience
-        builder.cbranch(holds.value, done, again)
-        builder.position_at_end(again)
+        flow.branch(holds, "done", "again")
+        flow.at("again")
         self.call("relax", looks[0])
         looks[0] += 1
-        builder.branch(look)
-        builder.position_at_end(done)
+        flow.go("look")
+        flow.at("done")
