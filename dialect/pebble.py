@@ -1,117 +1,105 @@
-"""The dialect object: every op and attribute of `pebble`, in the order in which a reader should meet them."""
+"""The dialect object: all ops and attributes of `pebble`, by module, in the order in which readers should meet them."""
 
-from xdsl.ir import Dialect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Final, TypeVar
 
-from .attributes.activations import ActivationAttr
-from .attributes.codes import CodesAttr
-from .attributes.depth_first_order import DepthFirstOrderAttr
-from .attributes.io_bounds import IoBoundsAttr
-from .attributes.kernels import KernelAttr
-from .attributes.partition import PartitionAttr
-from .attributes.product_order import ProductOrderAttr
-from .attributes.resampling import ResamplingAttr
-from .attributes.row_panels import PanelsAttr
-from .attributes.schedule import ScheduleAttr
-from .attributes.structure_facts import FactAttr
-from .attributes.target_walk import TargetWalkAttr
-from .attributes.transfers import InstanceBoundAttr, TransferCountAttr
-from .attributes.window import WindowAttr
-from .ops.attention import AttentionOp, PastAttentionOp
-from .ops.constants import ConstantOp, SparseConstantOp
-from .ops.elementwise import ActivateOp, AddOp, ConvertOp, DivOp, MulOp, PreluOp, SubOp
-from .ops.foreign import ForeignOp, ForeignType
-from .ops.graphs import AggregateOp, AttendEdgesOp, EdgeListOp, EdgesType, SortEdgesOp
-from .ops.grouped_layers import GroupedLayersOp
-from .ops.image_network import ImageNetworkOp
-from .ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
-from .ops.layers import (
-    BatchMatmulTransposeBOp,
-    BatchNormOp,
-    LayerNormOp,
-    LinearOp,
-    LogSoftmaxOp,
-    ReduceMeanOp,
-    RmsNormOp,
-    SoftmaxOp,
+from xdsl.ir import Attribute, Dialect, Operation
+
+from . import tensors
+from .attributes import (
+    activations,
+    codes,
+    depth_first_order,
+    io_bounds,
+    kernels,
+    partition,
+    product_order,
+    resampling,
+    row_panels,
+    schedule,
+    structure_facts,
+    target_walk,
+    transfers,
+    window,
 )
-from .ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TargetShapeAttr, TransposeOp
-from .ops.network import NetworkOp
-from .ops.regions import YieldOp
-from .ops.sparse_network import SparseNetworkOp
-from .ops.tile import TileOp
-from .ops.tile_dead_rows import DeadRowsAttr
-from .ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
-from .ops.training.gradients import SampledProductOp, SumRowsOp
-from .tensors import SparsityAttr
+from .ops import (
+    attention,
+    constants,
+    elementwise,
+    foreign,
+    graphs,
+    grouped_layers,
+    image_network,
+    images,
+    layers,
+    movement,
+    network,
+    regions,
+    sparse_network,
+    tile,
+    tile_dead_rows,
+    tile_depth_first,
+)
+from .ops.training import gradients
+
+Kind = TypeVar("Kind")
+
+OPS: Final = (
+    constants,
+    layers,
+    elementwise,
+    attention,
+    images,
+    graphs,
+    gradients,
+    movement,
+    network,
+    tile,
+    image_network,
+    regions,
+    sparse_network,
+    grouped_layers,
+    foreign,
+)
+ATTRIBUTES: Final = (
+    activations,
+    codes,
+    tensors,
+    kernels,
+    io_bounds,
+    schedule,
+    tile_dead_rows,
+    tile_depth_first,
+    transfers,
+    partition,
+    movement,
+    window,
+    resampling,
+    row_panels,
+    product_order,
+    target_walk,
+    structure_facts,
+    depth_first_order,
+    foreign,
+    graphs,
+)
+
+
+def _defined_in(module: ModuleType, kind: type[Kind]) -> Iterator[type[Kind]]:
+    """Yield the classes of a module that have a name in the IR."""
+    for one in vars(module).values():
+        if (
+            isinstance(one, type)
+            and issubclass(one, kind)
+            and one.__module__ == module.__name__
+            and "name" in vars(one)
+        ):
+            yield one
+
 
 Pebble = Dialect(
     "pebble",
-    [
-        ConstantOp,
-        SparseConstantOp,
-        LinearOp,
-        ActivateOp,
-        ConvertOp,
-        AddOp,
-        SubOp,
-        MulOp,
-        DivOp,
-        PreluOp,
-        SoftmaxOp,
-        LogSoftmaxOp,
-        LayerNormOp,
-        RmsNormOp,
-        BatchNormOp,
-        ReduceMeanOp,
-        AttentionOp,
-        PastAttentionOp,
-        Conv2dOp,
-        Depthwise2dOp,
-        Pool2dOp,
-        Resample2dOp,
-        AggregateOp,
-        AttendEdgesOp,
-        EdgeListOp,
-        SortEdgesOp,
-        SampledProductOp,
-        SumRowsOp,
-        ReshapeOp,
-        TransposeOp,
-        ConcatOp,
-        SplitOp,
-        TakeOp,
-        BatchMatmulTransposeBOp,
-        NetworkOp,
-        TileOp,
-        ImageNetworkOp,
-        YieldOp,
-        SparseNetworkOp,
-        GroupedLayersOp,
-        QuantizedConv2dOp,
-        ForeignOp,
-    ],
-    [
-        ActivationAttr,
-        CodesAttr,
-        SparsityAttr,
-        KernelAttr,
-        IoBoundsAttr,
-        ScheduleAttr,
-        DeadRowsAttr,
-        LayerGroupAttr,
-        DepthFirstAttr,
-        TransferCountAttr,
-        InstanceBoundAttr,
-        PartitionAttr,
-        TargetShapeAttr,
-        WindowAttr,
-        ResamplingAttr,
-        PanelsAttr,
-        ProductOrderAttr,
-        TargetWalkAttr,
-        FactAttr,
-        DepthFirstOrderAttr,
-        ForeignType,
-        EdgesType,
-    ],
+    [op for module in OPS for op in _defined_in(module, Operation)],
+    [attribute for module in ATTRIBUTES for attribute in _defined_in(module, Attribute)],
 )

@@ -1,15 +1,17 @@
 """Attention in the operators that every opset has: heads apart, two products, Softmax between them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
+from types import MappingProxyType
+from typing import Final
 
 import onnx_ir as ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
-from ...dialect.ops.attention import Attention
+from ...dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
 from ...dialect.tensors import shape_of
-from ..writing.node_builder import NodeBuilder
+from ..writing.node_builder import Emitter, NodeBuilder
 from .elementwise import emit_activation
 from .normalization import SOFTMAX_OF_ONE_AXIS
 
@@ -103,3 +105,11 @@ def _by_operator(op: Attention, builder: NodeBuilder) -> ir.Value:
 def _heads(value: SSAValue, heads: int, axes: tuple[int, ...], builder: NodeBuilder) -> ir.Value:
     features = builder.integers([0, 0, heads, shape_of(value)[-1] // heads])
     return builder.node("Transpose", builder.node("Reshape", builder.operand(value), features), perm=axes)
+
+
+ATTENTION_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
+    {
+        AttentionOp: emit_attention,
+        PastAttentionOp: emit_attention,
+    }
+)

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 import onnx_ir as ir
+from xdsl.ir import Operation
 
 from ...dialect.attributes.activations import (
     ACTIVATIONS,
@@ -15,7 +16,7 @@ from ...dialect.attributes.activations import (
     ActivationAttr,
 )
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
-from ..writing.node_builder import NodeBuilder
+from ..writing.node_builder import Emitter, NodeBuilder
 
 BINARY_OPERATORS: Final = MappingProxyType[type[BinaryOp], str](
     {AddOp: "Add", DivOp: "Div", MulOp: "Mul", PreluOp: "PRelu", SubOp: "Sub"}
@@ -149,3 +150,15 @@ DECOMPOSED: Final[Mapping[str, Callable[[ir.Value, tuple[float, ...], NodeBuilde
     }
 )
 """Kind of activation -> how it is built from other operators (or from one whose form changed)."""
+
+
+ELEMENTWISE_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
+    {
+        ActivateOp: emit_activate,
+        AddOp: emit_binary,
+        SubOp: emit_binary,
+        MulOp: emit_binary,
+        DivOp: emit_binary,
+        PreluOp: emit_binary,
+    }
+)

@@ -8,12 +8,13 @@ A constant graph is stored as values and gaps; what has batch axes of unknown si
 ScatterElements, is a product with its dense matrix. Edges of a call are taken in any order.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.graphs import (
     LOWEST,
@@ -26,7 +27,7 @@ from ...dialect.ops.graphs import (
     SortEdgesOp,
 )
 from ...dialect.tensors import DYNAMIC, shape_of
-from ..writing.node_builder import NodeBuilder
+from ..writing.node_builder import Emitter, NodeBuilder
 from .elementwise import emit_activation
 
 
@@ -196,3 +197,13 @@ def _attended(op: AttendEdgesOp, edges: Edges, builder: NodeBuilder) -> ir.Value
 def _fill(number: float) -> ir.TensorProtocol:
     """Return the value of a ConstantOfShape."""
     return ir.tensor(np.array([number], np.float32))
+
+
+GRAPHS_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
+    {
+        AggregateOp: emit_aggregate,
+        AttendEdgesOp: emit_attend_edges,
+        EdgeListOp: emit_edge_list,
+        SortEdgesOp: emit_sort_edges,
+    }
+)

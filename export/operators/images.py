@@ -1,14 +1,16 @@
 """Layers on images: Conv with its weight as the operator wants it, pooling, Resize."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 import onnx_ir as ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.resampling import OUTSIDE
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
 from ...dialect.tensors import shape_of
-from ..writing.node_builder import NodeBuilder
+from ..writing.node_builder import Emitter, NodeBuilder
 from .elementwise import emit_activation
 
 
@@ -95,3 +97,13 @@ def _weight(value: SSAValue, shape: tuple[int, ...], builder: NodeBuilder) -> ir
     if not transposed:
         matrix = builder.node("Transpose", matrix, perm=(1, 0))
     return builder.node("Reshape", matrix, builder.integers(shape))
+
+
+IMAGES_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
+    {
+        Conv2dOp: emit_conv2d,
+        Depthwise2dOp: emit_depthwise2d,
+        Pool2dOp: emit_pool2d,
+        Resample2dOp: emit_resample2d,
+    }
+)

@@ -4,15 +4,19 @@ Layers in groups are convolutions of width 1 over columns, transposed once befor
 convolution refuses no columns at all, but not no images: `max(1, rows)` columns of `min(1, rows)` images.
 """
 
+from collections.abc import Mapping
 from math import prod
+from types import MappingProxyType
+from typing import Final
 
 import onnx_ir as ir
+from xdsl.ir import Operation
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.grouped_layers import GroupedLayer, GroupedLayersOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.tensors import DYNAMIC, Shape, shape_of
-from ..writing.node_builder import NodeBuilder
+from ..writing.node_builder import Emitter, NodeBuilder
 from .elementwise import emit_activation
 from .quantized import emit_linear_on_codes
 
@@ -101,3 +105,11 @@ def _layer(layer: GroupedLayer, values: ir.Value, count: int, builder: NodeBuild
     value = builder.node("Conv", values, *operands, group=count // layer.group_inputs)
     builder.nodes[-1].name = layer.name
     return value if layer.activation is None else emit_activation(layer.activation, value, builder)
+
+
+LAYERS_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
+    {
+        LinearOp: emit_linear,
+        GroupedLayersOp: emit_grouped_layers,
+    }
+)

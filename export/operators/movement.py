@@ -1,15 +1,18 @@
 """Ops that move values: transpose, concat, split, take and reshape; products of what was computed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import prod
+from types import MappingProxyType
+from typing import Final
 
 import onnx_ir as ir
+from xdsl.ir import Operation
 
 from ...dialect.ops.layers import BatchMatmulTransposeBOp
 from ...dialect.ops.movement import INFERRED, ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp, copied
 from ...dialect.tensors import DYNAMIC, Shape, shape_of
-from ..writing.node_builder import NodeBuilder
+from ..writing.node_builder import Emitter, NodeBuilder
 
 SPLIT_SIZES_AS_INPUT = 13
 SLICE_BOUNDS_AS_INPUT = 10
@@ -196,3 +199,15 @@ def _left_over(shape: Shape, target: tuple[int, ...], sizes: ir.Value, builder: 
     for operator, number in (("Mul", ratio.numerator), ("Div", ratio.denominator)):
         size = size if number == 1 else builder.node(operator, size, builder.integers([number]))
     return size
+
+
+MOVEMENT_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
+    {
+        ReshapeOp: emit_reshape,
+        TransposeOp: emit_transpose,
+        ConcatOp: emit_concat,
+        SplitOp: emit_split,
+        TakeOp: emit_take,
+        BatchMatmulTransposeBOp: emit_product,
+    }
+)

@@ -1,13 +1,17 @@
 """Softmax, normalisations and the mean, with their older forms."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
 import numpy as np
 import onnx_ir as ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.constants import constant_array
 from ...dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
 from ...dialect.tensors import shape_of
-from ..writing.node_builder import NodeBuilder
+from ..writing.node_builder import Emitter, NodeBuilder
 
 SOFTMAX_OF_ONE_AXIS = 13
 LAYER_NORM = 17
@@ -72,3 +76,15 @@ def _scaled(x: ir.Value, scale: SSAValue, builder: NodeBuilder) -> ir.Value:
     if array is not None and np.all(array == 1.0):
         return x
     return builder.node("Mul", x, builder.operand(scale))
+
+
+NORMALIZATION_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
+    {
+        SoftmaxOp: emit_softmax,
+        LogSoftmaxOp: emit_softmax,
+        LayerNormOp: emit_layer_norm,
+        RmsNormOp: emit_rms_norm,
+        BatchNormOp: emit_batch_norm,
+        ReduceMeanOp: emit_reduce_mean,
+    }
+)

@@ -10,12 +10,14 @@ Of the first y, with QuantizeLinear behind it, a runtime that knows quantized la
 as onnxruntime makes QGemm, QLinearMatMul and QLinearConv. Layers are written as the second one where it would not.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from ...dialect.attributes.codes import CodesAttr, codes_in
 from ...dialect.ops.constants import constant_array
@@ -27,7 +29,7 @@ from ...dialect.ops.quantized_layers import QuantizedLayer
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.tensors import shape_of
 from ...foundation.rounded_inverses import factors_of
-from ..writing.node_builder import NodeBuilder
+from ..writing.node_builder import Emitter, NodeBuilder
 from .byte_weights import IntegerMatrix, Window
 from .elementwise import emit_activation
 
@@ -235,3 +237,11 @@ def _convolution_sums(
     values, weight_zero = weight.codes(builder, window, signed=False)
     literal = builder.initializers.literal(weight_zero)
     return builder.node("ConvInteger", codes, values, zero, literal, **window.attributes)
+
+
+QUANTIZED_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
+    {
+        QuantizedConv2dOp: emit_quantized_conv2d,
+        ConvertOp: emit_convert,
+    }
+)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import onnx_ir as ir
@@ -97,3 +97,7 @@ class NodeBuilder:
     def integers(self, numbers: Sequence[int]) -> ir.Value:
         """Return a constant vector of int64, as axes and shapes are given."""
         return self.initializers.literal(np.array(numbers, dtype=np.int64))
+
+
+Emitter = Callable[[Any, NodeBuilder], Sequence[ir.Value]]
+"""Adds the nodes for an op to a builder and returns one ONNX value for each of the op's results."""

@@ -1,7 +1,9 @@
 """Ops over the features of each column of a tile: softmax, normalisations, the mean; threads share the columns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from llvmlite import ir
@@ -12,10 +14,10 @@ from ...dialect.ops.layers import LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNo
 from ..llvm.builder import Code
 from ..llvm.call_tables import with_room
 from ..llvm.flow import call
-from ..llvm.reductions import ColumnForm, column_parts, layer_norm, rms_norm
+from ..llvm.reductions import ColumnForm, column_parts, layer_norm, log_softmax, reduce_mean, rms_norm, softmax
 from ..llvm.values import Floats
 from .thread_shares import Cut
-from .tile_code import TileCode
+from .tile_code import TileCode, TileEmitter
 from .tile_memory import features_of
 
 ColumnKernel = Callable[[ColumnForm], ir.Function]
@@ -62,3 +64,15 @@ def emit_rms_norm(op: RmsNormOp, tile: TileCode, _: Cut) -> None:
 
 def _zeros(features: int, _: Operation | None) -> list[NDArray[np.float32]]:
     return [with_room(np.zeros(features, dtype=np.float32))]
+
+
+COLUMN_EMITTERS: Final[Mapping[type[Operation], TileEmitter]] = MappingProxyType(
+    {
+        SoftmaxOp: emit_plain(softmax),
+        LogSoftmaxOp: emit_plain(log_softmax),
+        ReduceMeanOp: emit_plain(reduce_mean),
+        LayerNormOp: emit_layer_norm,
+        RmsNormOp: emit_rms_norm,
+    }
+)
+"""Ops over the features of a column."""

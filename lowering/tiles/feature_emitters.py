@@ -1,17 +1,19 @@
 """Ops on the features of a tile one by one: activations, arithmetic, concat and split; threads share the features."""
 
-from typing import Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.constants import ConstantOp
-from ...dialect.ops.elementwise import ActivateOp, BinaryOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ..kernels.elementwise import BinaryForm, activate, binary
 from ..llvm.flow import call
 from ..llvm.values import Floats, Index
 from .thread_shares import Cut, copied_parts
-from .tile_code import TileCode
+from .tile_code import TileCode, TileEmitter
 from .tile_memory import features_of
 
 
@@ -77,3 +79,18 @@ def emit_split(op: SplitOp, tile: TileCode, _: Cut) -> None:
 
 def _copy(tile: TileCode, source: Floats, target: Floats, features: int) -> None:
     call(activate(tile.code, None, tile.width), source, target, features)
+
+
+FEATURE_EMITTERS: Final[Mapping[type[Operation], TileEmitter]] = MappingProxyType(
+    {
+        ActivateOp: emit_activate,
+        AddOp: emit_binary,
+        SubOp: emit_binary,
+        MulOp: emit_binary,
+        DivOp: emit_binary,
+        PreluOp: emit_binary,
+        ConcatOp: emit_concat,
+        SplitOp: emit_split,
+    }
+)
+"""Ops that are cut at features."""

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +32,7 @@ from ..llvm.values import Bytes, Floats, Index, Number
 from .depth_first_groups import groups_at
 from .network_code import NetworkCode
 from .thread_shares import Borders, Cut
-from .tile_code import TileCode
+from .tile_code import TileCode, TileEmitter
 from .tile_memory import features_of
 
 
@@ -183,3 +185,12 @@ def _packed(op: LinearOp, kernel: ChosenKernel, borders: Borders) -> list[NDArra
     count = max(map(len, packed))
     nothing = np.zeros(0, dtype=np.uint8)
     return [array for arrays in packed for array in (arrays or (nothing,) * count)]
+
+
+LAYER_EMITTERS: Final[Mapping[type[Operation], TileEmitter]] = MappingProxyType(
+    {
+        LinearOp: emit_linear,
+        NetworkOp: emit_network,
+    }
+)
+"""Layers with weights."""

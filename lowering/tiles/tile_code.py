@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,3 +191,11 @@ def _packed_borders(borders: Borders, _: Operation | None = None) -> list[NDArra
 def _borders_of_layer(op: Operation | None) -> list[NDArray[np.int64]]:
     assert isinstance(op, LinearOp)
     return _packed_borders(op.borders)
+
+
+TileEmitter = Callable[[Any, TileCode, Cut], None]
+"""Emits an op on the feature-major buffers of a tile; threads share it as the cut says.
+
+An elementwise op may be cut at features, one that reduces over them by columns; see `thread_shares.cut_of`. An op that
+keeps features may get its result's buffer in the place of an operand's.
+"""
