@@ -36,7 +36,7 @@ class Sums(NamedTuple):
     total: Floats
     """The sum of weights."""
     correction: Floats
-    """What sums over earlier keys are to be multiplied with."""
+    """The factors of sums over earlier keys."""
 
     def at(self, column: Number) -> "Sums":
         """Return the addresses from a query on."""

@@ -84,7 +84,7 @@ class _Operand:
 
     @property
     def kind(self) -> str:
-        """How a chain reads it."""
+        """The way in which a chain reads it."""
         return self.spread if self.codes is None else "codes" if self.spread == "tile" else "first_code"
 
     def argument(self, number: Number) -> _Argument:

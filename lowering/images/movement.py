@@ -21,7 +21,7 @@ from ..llvm.vectors import Lanes
 
 
 class Places(NamedTuple):
-    """Where a vector of positions has pixels, and the place of each: that of the first one where there is none."""
+    """The positions of a vector that have pixels, and the place of each: that of the first one for others."""
 
     is_pixel: ir.Value
     number: ir.Value

@@ -114,7 +114,7 @@ def is_sentence(text: str) -> bool:
 
 
 def key(text: str) -> str:
-    """What two texts share when they are the same but for case, spaces and punctuation."""
+    """The key that texts share which are the same but for case, spaces and punctuation."""
     return "".join(c for c in text.lower() if c.isalnum())
 
 

@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Which weights stay: the same number in each output (row) of a layer, chosen at once by ADMM or little by little."""
+"""The weights that stay: as many in each output (row) of a layer, chosen at once by ADMM or little by little."""
 
 from __future__ import annotations
 

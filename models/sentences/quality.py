@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""How near a student's embeddings are to the dense ones, and what it finds: cosine, neighbours, ranks, recall."""
+"""Nearness of a student's embeddings to the dense ones, and its finds: cosine, neighbours, ranks, recall."""
 
 from __future__ import annotations
 

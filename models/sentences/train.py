@@ -57,7 +57,7 @@ DEV: Final = 2000
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a student is trained; the defaults are what the pilots chose on an H200."""
+    """The training of a student; the defaults are the choice of pilots on an H200."""
 
     masks: str = "admm"
     """`admm` (at once, weights refitted), `magnitude` or `fisher` (little by little, by |w| or w^2 g^2)."""
@@ -73,7 +73,7 @@ class Recipe:
 
     @classmethod
     def plain(cls) -> Recipe:
-        """What the pilots start from: the losses of embeddings and of states alone, and a lower rate."""
+        """The start of the pilots: the losses of embeddings and of states alone, and a lower rate."""
         return cls(hidden_end=1.0, similarity=0.0, rate=1e-3)
 
 
