@@ -29,8 +29,12 @@ class NeuronView(NamedTuple):
 
 
 def neuron_view(module: ModuleOp) -> NeuronView:
-    """Return the view of a module without tiles; a layer whose weight is no constant has no order to gain from."""
-    every = [op for op in module.walk() if isinstance(op, LinearOp) and weight_of(op.weight) is not None]
+    """Return the view of a module without tiles; a layer whose weight is no constant has no order to gain from.
+
+    Nor has one on codes, as far as prices of kernels of floats tell: its neurons are moved with those of others.
+    """
+    layers_of_floats = (op for op in module.walk() if isinstance(op, LinearOp) and op.times is None)
+    every = [op for op in layers_of_floats if weight_of(op.weight) is not None]
     layers = layers_of([op.weight for op in every])
     sparse = [(op, layer) for op, layer in zip(every, layers, strict=True) if _is_sparse(op)]
     weights = dict.fromkeys(op.weight for op, _ in sparse)
