@@ -26,7 +26,8 @@ def exported(module: Module, batch: Batch, dynamo: bool) -> onnx.ModelProto:
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         is_named = isinstance(batch, dict)
-        arguments, named = () if is_named else (batch,), batch if is_named else None
+        arguments: tuple[Batch, ...] = () if is_named else (batch,)
+        named: Batch = batch if is_named else None
         if dynamo:
             program = torch.onnx.export(module, arguments, kwargs=named, dynamo=True, verbose=False)
             model: onnx_ir.Model = program.model
