@@ -3,7 +3,7 @@
 import io
 import logging
 import warnings
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -27,7 +27,7 @@ def exported(module: Module, batch: Batch, dynamo: bool) -> onnx.ModelProto:
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
         is_named = isinstance(batch, dict)
         arguments: tuple[Batch, ...] = () if is_named else (batch,)
-        named: Batch = batch if is_named else None
+        named = cast("Batch", batch if is_named else None)
         if dynamo:
             program = torch.onnx.export(module, arguments, kwargs=named, dynamo=True, verbose=False)
             model: onnx_ir.Model = program.model
