@@ -18,6 +18,8 @@ module's device. `keep_zeros(module)` masks what a file has brought, `remove_mas
 any function of two answers. A batch is a mapping of keyword arguments, a tuple of arguments, or one tensor;
 `forward(module, batch)` says how a module is called with anything else.
 
+`quantize(module, data)` lets layers compute as if with eight bits while they are trained, as their int8 form will.
+
 `register_sparsifier`, `register_structure` and `register_loss` each give one of your own a name.
 
 ```
@@ -26,6 +28,8 @@ masks           zeros that stay                                        masks.py
 structures      masks from scores, sparsifiers: weights from masks     structures.py, sparsifiers.py
 layer_inputs    what comes into layers                                 layer_inputs.py, batches.py
 prune, distil   the two functions, with their reports                  prune.py, report.py, distil.py, history.py
+quantize        rounding to eight bits, trained with                   quantize.py
+speed, prices   densities and depth for a speed, predicted times       speed.py, prices.py
 losses          what a student is to learn                             losses.py
 checkpoints     trainings that go on                                   checkpoints.py, progress.py
 depth           whole blocks                                           depth.py
@@ -39,6 +43,7 @@ from .layers import prunable_weights
 from .losses import Answer, Embedding, Hidden, Labels, Logits, Similarity, register_loss
 from .masks import apply_masks, mask_of, remove_masks
 from .prune import keep_zeros, prune
+from .quantize import quantize
 from .report import PruneReport
 from .sparsifiers import register_sparsifier
 from .structures import Sparsity, Structure, register_structure
@@ -62,6 +67,7 @@ __all__ = [
     "mask_of",
     "prunable_weights",
     "prune",
+    "quantize",
     "register_loss",
     "register_sparsifier",
     "register_structure",

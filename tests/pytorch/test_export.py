@@ -1,5 +1,6 @@
 """Files that torch's exporters write of pruned modules: zeros stay, and our runtimes compute the same."""
 
+import copy
 import io
 import logging
 import warnings
@@ -16,7 +17,7 @@ import redpebble
 torch: Any = pytest.importorskip("torch")
 
 from redpebble import pytorch  # noqa: E402
-from tests.pytorch.networks import Batch, Encoder, Module, images, token_batches  # noqa: E402
+from tests.pytorch.networks import Batch, Encoder, Module, Tensor, images, token_batches  # noqa: E402
 
 
 def exported(module: Module, batch: Batch, dynamo: bool) -> onnx.ModelProto:
@@ -68,6 +69,45 @@ def test_a_pruned_perceptron_is_exported_and_compiled(dynamo: bool) -> None:
     assert all(share > 0.79 for share in shares_of_zeros(model))
     (ours,) = redpebble.compile(model).run(None, {model.graph.input[0].name: x.numpy()})
     np.testing.assert_allclose(ours, module(x).detach().numpy(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("leading", [(64,), (4, 16)])
+def test_a_module_trained_with_the_rounding_of_eight_bits_runs_as_exported(leading: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(96, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64)).eval()
+    x = torch.randn(*leading, 96)
+    pytorch.prune(module, [x], sparsity=0.8)
+    teacher = copy.deepcopy(module)
+    names = [name for name, _ in module.named_parameters()]
+    assert pytorch.quantize(module, [x]) == ("0", "2")
+    module = copy.deepcopy(module)
+
+    def lost() -> float:
+        return float((module(x) - teacher(x)).detach().square().mean())
+
+    before, zeros = lost(), module[0].weight == 0
+    assert 0 < before < 0.01 * float(teacher(x).detach().var())
+    pytorch.distil(module, teacher, [x], losses=[squares], steps=40, rate=3e-4)
+    assert lost() < before
+    assert torch.equal(module[0].weight == 0, zeros)
+    assert [name for name, _ in module.named_parameters()] == names
+    model = exported(module, x, dynamo=False)
+    assert [node.op_type for node in redpebble.optimize(model).model.graph] == ["SparseNetwork_0"]
+    (ours,) = redpebble.compile(model).run(None, {model.graph.input[0].name: x.numpy()})
+    np.testing.assert_allclose(ours, module(x).detach().numpy(), rtol=1e-3, atol=1e-2 * float(ours.std()))
+
+
+def squares(student: pytorch.Answer, teacher: pytorch.Answer) -> Tensor:
+    return (student.tensor - teacher.tensor).square().mean()
+
+
+def test_convolutions_are_rounded_too_and_what_has_no_such_form_is_refused() -> None:
+    module, x = images().eval(), torch.randn(2, 8, 16, 16)
+    expected = module(x)
+    assert pytorch.quantize(module, [x]) == ("3",)
+    assert 0 < float((module(x) - expected).square().mean() / expected.var()) < 0.01
+    with pytest.raises(ValueError, match="layer '3' is QuantizedConv2d, expected"):
+        pytorch.quantize(module, [x])
 
 
 @pytest.mark.parametrize("dynamo", [False, True])

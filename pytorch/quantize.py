@@ -1,0 +1,129 @@
+"""Fake quantization of layers to eight bits: a module is trained with the rounding that its int8 form will have.
+
+Weights have a scale for each output and are symmetric, so zeros stay zero; inputs have one scale and a zero point, from
+the range that data has. Gradients pass through the rounding. The legacy exporter of torch (`dynamo=False`) writes
+QuantizeLinear and DequantizeLinear, the form that int8 kernels take.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+
+from .batches import Batch, Forward, Module, call, device_of, moved
+from .layers import Choice, prunable_weights
+
+
+def quantize(
+    module: nn.Module, data: Iterable[Batch], *, layers: Choice = None, forward: Forward = call
+) -> tuple[str, ...]:
+    """Let linear layers and convolutions compute as if with eight bits, in place; return their names.
+
+    A layer that no batch of `data` reaches stays as it is. Masks stay, and so do names of parameters.
+
+    Raises:
+        ValueError: a layer is none, or is shared or of a kind that has no such form.
+    """
+    weights = {one.name: one for one in prunable_weights(module, layers)}
+    for name, one in weights.items():
+        kind = type(one.modules[0])
+        if len(one.modules) > 1 or kind not in FORMS:
+            raise ValueError(f"layer {name!r} is {kind.__name__}, expected nn.Linear or nn.Conv, not tied")
+    ranges = _ranges(module, {name: one.modules[0] for name, one in weights.items()}, data, forward)
+    for name, (least, greatest) in ranges.items():
+        _set_form(weights[name].modules[0], weights[name].matrix, least, greatest)
+    return tuple(ranges)
+
+
+def _ranges(
+    module: nn.Module, layers: Mapping[str, nn.Module], data: Iterable[Batch], forward: Forward
+) -> dict[str, tuple[float, float]]:
+    """Return the least and the greatest value that comes into each layer, 0 among them."""
+    found: dict[str, tuple[float, float]] = {}
+
+    def see(name: str, _: nn.Module, arguments: tuple[Any, ...]) -> None:
+        least, greatest = found.get(name, (0.0, 0.0))
+        x = arguments[0]
+        found[name] = min(least, float(x.min())), max(greatest, float(x.max()))
+
+    hooks = [layer.register_forward_pre_hook(partial(see, name)) for name, layer in layers.items()]
+    was_training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            for batch in data:
+                forward(module, moved(batch, device_of(module)))
+    finally:
+        for hook in hooks:
+            hook.remove()
+        module.train(was_training)
+    return found
+
+
+def _set_form(layer: nn.Module, matrix: Tensor, least: float, greatest: float) -> None:
+    """Make a layer one of the quantized class of its kind: its parameters, hooks and names are what they were."""
+    scale = max(greatest - least, 1e-8) / 255
+    device = matrix.device
+    buffers = {
+        "input_scale": torch.tensor(scale, device=device),
+        "input_zero": torch.tensor(round(-least / scale), dtype=torch.int32, device=device),
+        "weight_scale": matrix.abs().amax(1).clamp(min=1e-8) / 127,
+        "weight_zero": torch.zeros(len(matrix), dtype=torch.int32, device=device),
+    }
+    for name, value in buffers.items():
+        layer.register_buffer(name, value)
+    setattr(layer, "__class__", FORMS[type(layer)])  # noqa: B010
+
+
+def _floats(x: Tensor) -> Tensor:
+    # a cast that does nothing would be a node of the exported graph
+    return x if x.dtype == torch.float32 else x.float()
+
+
+def _rounded_inputs(layer: Module, x: Tensor) -> Tensor:
+    return torch.fake_quantize_per_tensor_affine(_floats(x), layer.input_scale, layer.input_zero, 0, 255)
+
+
+def _rounded_weight(layer: Module, weight: Tensor, axis: int) -> Tensor:
+    """Return a weight as eight bits hold it; outputs lie along an axis."""
+    return torch.fake_quantize_per_channel_affine(
+        _floats(weight), layer.weight_scale, layer.weight_zero, axis, -128, 127
+    )
+
+
+class QuantizedLinear(nn.Linear):
+    """A linear layer of eight bits."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        # turned before it is rounded: exporters turn the constant, and no node is left between its codes and MatMul
+        product = torch.matmul(_rounded_inputs(self, x), _rounded_weight(self, self.weight.T, 1))
+        return product if self.bias is None else product + self.bias
+
+
+class _QuantizedConvolution:
+    """A convolution of eight bits, in any number of dimensions."""
+
+    def forward(self: Module, x: Tensor) -> Tensor:
+        return self._conv_forward(_rounded_inputs(self, x), _rounded_weight(self, self.weight, 0), self.bias)
+
+
+class QuantizedConv1d(_QuantizedConvolution, nn.Conv1d):
+    """A convolution of eight bits over one dimension."""
+
+
+class QuantizedConv2d(_QuantizedConvolution, nn.Conv2d):
+    """A convolution of eight bits over two dimensions."""
+
+
+class QuantizedConv3d(_QuantizedConvolution, nn.Conv3d):
+    """A convolution of eight bits over three dimensions."""
+
+
+FORMS: Final[dict[type[nn.Module], type[nn.Module]]] = {
+    nn.Linear: QuantizedLinear,
+    nn.Conv1d: QuantizedConv1d,
+    nn.Conv2d: QuantizedConv2d,
+    nn.Conv3d: QuantizedConv3d,
+}
