@@ -89,13 +89,6 @@ class Plane:
         return found
 
 
-def row_outside(fill: int, beside: np.generic, count: int) -> Values:
-    """The row outside of tiles, between values that nothing may read."""
-    room = aligned(np.full(3 * count, beside))
-    room[count : 2 * count] = fill
-    return room[count : 2 * count]
-
-
 def floats(name: str, work: Work, target: CpuTarget, fill: int = 0, relu: bool = False) -> tuple[Plane, Floats, Floats]:
     """A plane, the results of windows of floats for all tiles, and the parameters that they had."""
     plane, rng = Plane(name, fill), np.random.default_rng(0)
@@ -103,7 +96,7 @@ def floats(name: str, work: Work, target: CpuTarget, fill: int = 0, relu: bool =
     kernel, tiles, count = called(lambda code: windows(code, form), target), plane.tiles(np.float32), len(form.taps)
     shape = (CHANNELS, count) if work == "weigh" else (TILES, PIXELS)
     factors = aligned(rng.integers(-3, 4, shape).astype(np.float32))
-    bias, outside = np.arange(CHANNELS, dtype=np.float32), row_outside(fill, np.float32(np.nan), OUTSIDE_FLOATS)
+    bias, outside = np.arange(CHANNELS, dtype=np.float32), aligned(np.full(OUTSIDE_FLOATS, fill, np.float32))
     rows = CHANNELS * count if work == "copy" else CHANNELS
     found = aligned(np.full((TILES, rows, PIXELS), np.nan, np.float32))
     for tile in range(TILES):
@@ -144,7 +137,7 @@ def test_windows_of_codes_are_bytes_of_lines(work: Literal["copy", "largest"], n
     plane = Plane(name, fill=0 if work == "largest" else 117)
     form, no = WindowForm(*plane.fields, work, of_codes=True), np.zeros(0, np.float32)
     kernel, tiles = called(lambda code: windows(code, form), target), plane.tiles(np.uint8)
-    outside, expected = row_outside(plane.fill, np.uint8(99), OUTSIDE_BYTES), plane.taps()
+    outside, expected = aligned(np.full(OUTSIDE_BYTES, plane.fill, np.uint8)), plane.taps()
     expected = expected.max(axis=1) if work == "largest" else expected.reshape(-1, TILES * PIXELS)
     found = aligned(np.full((TILES, len(expected), PIXELS), 255, np.uint8))
     for tile in range(TILES):
