@@ -54,16 +54,18 @@ class Machine:
     def __post_init__(self) -> None:
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
         if self.lanes not in (4, 8, 16):
-            raise ValueError(f"{self.lanes} lanes, expected 4, 8 or 16")
+            raise ValueError(f"expected 4, 8 or 16 lanes, got {self.lanes}")
         if self.prices not in PRICES:
-            raise ValueError(f"no prices of {self.prices!r}, expected one of {', '.join(PRICES)}")
+            raise ValueError(f"expected prices of {', '.join(PRICES)}, got {self.prices!r}")
         if not 0 < sizes[0] <= sizes[1] <= sizes[2] < LARGEST_CACHE:
-            raise ValueError(f"caches of {sizes[0]}, {sizes[1]}, {sizes[2]} bytes, expected ascending positive sizes")
+            raise ValueError(
+                f"expected ascending positive sizes of caches, got {sizes[0]}, {sizes[1]}, {sizes[2]} bytes"
+            )
         if not 0 < self.shared_bytes < LARGEST_CACHE:
-            raise ValueError(f"shared_bytes is {self.shared_bytes}, expected a positive size")
+            raise ValueError(f"expected a positive size of shared_bytes, got {self.shared_bytes}")
         for name, value in (("l3_ns", self.l3_ns), ("dram_ns", self.dram_ns)):
             if not 0 < value < float("inf"):
-                raise ValueError(f"{name} is {value}, expected a positive number")
+                raise ValueError(f"expected a positive number of {name}, got {value}")
 
     def prices_of(self, family: str) -> tuple[float, ...]:
         """Return the nanoseconds of each unit of work of a family, and its exposure; () where it has no prices.

@@ -47,7 +47,7 @@ def predicted_us(family: str, layer: Layer, width: int, machine: Machine) -> flo
     known = candidates(layer, width, machine)
     if family not in known:
         case = f"a {layer.stored} layer at width {width} and {machine.lanes} lanes"
-        raise ValueError(f"no cost of {family} for {case}, expected one of {', '.join(known)}")
+        raise ValueError(f"expected a cost for one of {', '.join(known)}, got {family} for {case}")
     parts, near = parts_of(family, layer, width, machine), machine.examples.near(layer)
     core = parts.core if near is None else parts.core * near.factor(family, width)
     return (hypot(core, parts.far) + parts.values) / 1000

@@ -41,7 +41,7 @@ def block_borders(inputs: int, blocks: int | None) -> Indices:
     fewest, most = fewest_blocks(inputs), max(1, inputs)
     count = fewest if blocks is None else blocks
     if not fewest <= count <= most:
-        raise ValueError(f"{count} blocks of {inputs} inputs, expected {fewest} to {most}")
+        raise ValueError(f"expected {fewest} to {most} blocks of {inputs} inputs, got {count}")
     return np.arange(count + 1) * inputs // count
 
 

@@ -182,7 +182,7 @@ def check_order(network: NeuronGraph, order: ArrayLike) -> None:
     """
     count, order = network.connection_count, connection_ids(order)
     if order.dtype != np.int64 or order.shape != (count,):
-        raise ValueError(f"order is {order.dtype} of shape {order.shape}, expected integers of shape ({count},)")
+        raise ValueError(f"expected an order of integers of shape ({count},), got {order.dtype} of shape {order.shape}")
     times = np.bincount(order[(order >= 0) & (order < count)], minlength=count)
     if np.any(times != 1):
         wrong = int(np.flatnonzero(times != 1)[0])

@@ -101,7 +101,7 @@ class Example(NamedTuple):
                 raise ValueError
             return Example(at, known)
         except (ValueError, IndexError):
-            raise ValueError(f"cannot read {word[:60]!r}, expected {EXAMPLE}") from None
+            raise ValueError(f"expected {EXAMPLE}, got {word[:60]!r}") from None
 
 
 class Neighbours(NamedTuple):

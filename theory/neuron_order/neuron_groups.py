@@ -66,7 +66,9 @@ class NeuronGroups:
 
     def __post_init__(self) -> None:
         if self.starts[0] != 0 or np.any(np.diff(self.starts) < 0) or len(self.starts) != len(self.free) + 1:
-            raise ValueError(f"{len(self.free)} groups with starts {self.starts.tolist()}, expected to ascend from 0")
+            raise ValueError(
+                f"expected starts of {len(self.free)} groups that ascend from 0, got {self.starts.tolist()}"
+            )
 
     @property
     def neuron_count(self) -> int:

@@ -250,7 +250,7 @@ def reorder(groups: NeuronGroups, layers: Sequence[Layer], request: Request) -> 
     """
     unknown = [name for name in request.orders or () if name not in ORDERS]
     if unknown:
-        raise ValueError(f"unknown order {unknown[0]!r}, expected one of {', '.join(ORDERS)}")
+        raise ValueError(f"expected an order of {', '.join(ORDERS)}, got {unknown[0]!r}")
     made = _made_orders(groups, request) if groups.free.any() and groups.weights else []
     if not made and request.seconds == 0:
         # nothing to try: what the layers cost need not be known

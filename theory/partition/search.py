@@ -70,11 +70,11 @@ class PartitionRequest:
         if self.part_count < 1:
             raise ValueError(f"{self.part_count} parts, at least 1 is needed")
         if self.part_count > MOST_PARTS:
-            raise ValueError(f"{self.part_count} parts, expected up to {MOST_PARTS}")
+            raise ValueError(f"expected up to {MOST_PARTS} parts, got {self.part_count}")
         if not 0 <= self.imbalance < float("inf"):
-            raise ValueError(f"imbalance {self.imbalance:g}, expected 0 or more")
+            raise ValueError(f"expected an imbalance of 0 or more, got {self.imbalance:g}")
         if self.proposals < 0:
-            raise ValueError(f"{self.proposals} proposals, expected 0 or more")
+            raise ValueError(f"expected 0 or more proposals, got {self.proposals}")
 
 
 def find_partition(

@@ -36,7 +36,7 @@ def stage_partition(work: Sequence[int], widths: Sequence[int], part_count: int)
         ValueError: there is no part, or not one level more than layers.
     """
     if len(widths) != len(work) + 1:
-        raise ValueError(f"{len(widths)} levels for {len(work)} layers, expected one more")
+        raise ValueError(f"expected one level more than {len(work)} layers, got {len(widths)}")
     owners = [0, *stages(work, part_count)]
     levels = zip(widths, owners, strict=True)
     return Partition(part_count, tuple(np.full(width, owner, dtype=np.int32) for width, owner in levels))

@@ -31,7 +31,7 @@ class Memory:
         if self.capacity < 3:
             raise ValueError(f"fast memory holds {self.capacity} values, a connection needs 3")
         if self.policy not in ("min", "lru"):
-            raise ValueError(f"policy is {self.policy!r}, expected 'min' or 'lru'")
+            raise ValueError(f"expected policy 'min' or 'lru', got {self.policy!r}")
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,8 @@ def test_a_full_matrix_is_packed_in_as_many_blocks_as_wanted(
 @pytest.mark.parametrize(
     ("inputs", "blocks", "message"),
     [
-        (5000, 2, "2 blocks of 5000 inputs, expected 3 to 5000"),
-        (3, 4, "4 blocks of 3 inputs, expected 1 to 3"),
+        (5000, 2, "expected 3 to 5000 blocks of 5000 inputs, got 2"),
+        (3, 4, "expected 1 to 3 blocks of 3 inputs, got 4"),
     ],
 )
 def test_blocks_that_offsets_do_not_reach_or_without_inputs_are_refused(

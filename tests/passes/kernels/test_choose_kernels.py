@@ -203,7 +203,7 @@ def test_the_times_and_the_reason_are_in_the_text() -> None:
 
 
 def test_an_unreadable_example_is_refused() -> None:
-    with pytest.raises(PassFailedException, match=r"^pebble-choose-kernels: cannot read 'walk', expected INP"):
+    with pytest.raises(PassFailedException, match=r"^pebble-choose-kernels: expected INP.*, got 'walk'"):
         run(parse(LAYER), ChooseKernels(examples=("walk",)))
 
 
@@ -238,7 +238,7 @@ def measured(module: ModuleOp, *texts: str) -> ModuleOp:
 
 
 def test_a_machine_that_cannot_be_is_refused() -> None:
-    with pytest.raises(PassFailedException, match=r"^pebble-choose-kernels: 5 lanes, expected 4, 8 or 16"):
+    with pytest.raises(PassFailedException, match=r"^pebble-choose-kernels: expected 4, 8 or 16 lanes, got 5"):
         run(parse(LAYER), ChooseKernels(lanes=5))
 
 

@@ -93,7 +93,7 @@ def panels_of(constant: SparseConstantOp) -> set[tuple[int, ...]]:
         (ReorderNeurons(order="random"), "expected an order of auto, identity, cuthill-mckee, .*, got 'random'"),
         (ReorderNeurons(seconds=-1.0), r"expected a search of 0 seconds or more, got -1\.0"),
         (ReorderNeurons(batch=(0,)), r"expected one or more batches from 1 on, got \[0\]"),
-        (ReorderNeurons(lanes=3), "3 lanes, expected 4, 8 or 16"),
+        (ReorderNeurons(lanes=3), "expected 4, 8 or 16 lanes, got 3"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: ReorderNeurons, message: str) -> None:

@@ -36,5 +36,5 @@ def test_equal_numbers_leave_neurons_in_their_order() -> None:
 
 
 def test_groups_cover_their_neurons() -> None:
-    with pytest.raises(ValueError, match=r"2 groups with starts \[0, 3\], expected to ascend from 0"):
+    with pytest.raises(ValueError, match=r"expected starts of 2 groups that ascend from 0, got \[0, 3\]"):
         NeuronGroups(np.array([0, 3]), np.array([True, False]), ())

@@ -149,5 +149,5 @@ def chain_of_pairs(layers: list[np.ndarray], rng: np.random.Generator) -> Neuron
 
 
 def test_an_unknown_order_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown order 'alphabetical', expected one of identity, cuthill-mckee, "):
+    with pytest.raises(ValueError, match=r"expected an order of identity, cuthill-mckee, .*, got 'alphabetical'"):
         found(chain_groups([np.ones((2, 2), dtype=bool)]), orders=("alphabetical",))

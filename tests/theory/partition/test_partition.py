@@ -136,7 +136,7 @@ def test_owners_of_another_dtype_or_length_are_refused() -> None:
         count_sent(pattern, owners[:2], owners[:2], 1)
     with pytest.raises(ValueError, match="a partition of 1 layers for a chain of 2"):
         traffic([pattern, pattern], Partition(1, (owners[:2], owners)))
-    with pytest.raises(ValueError, match="2 levels for 2 layers, expected one more"):
+    with pytest.raises(ValueError, match="expected one level more than 2 layers, got 2"):
         stage_partition([1, 1], [1, 1], 2)
     with pytest.raises(ValueError, match="0 parts, at least 1 is needed"):
         stages([1], 0)

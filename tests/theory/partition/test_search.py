@@ -109,13 +109,13 @@ def test_one_part_owns_everything_and_given_owners_of_inputs_stay() -> None:
 
 
 def test_numbers_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="10001 parts, expected up to 10000"):
+    with pytest.raises(ValueError, match="expected up to 10000 parts, got 10001"):
         PartitionRequest(10_001)
     with pytest.raises(ValueError, match="0 parts, at least 1 is needed"):
         PartitionRequest(0)
-    with pytest.raises(ValueError, match="imbalance -1, expected 0 or more"):
+    with pytest.raises(ValueError, match="expected an imbalance of 0 or more, got -1"):
         PartitionRequest(1, -1.0)
-    with pytest.raises(ValueError, match="-1 proposals, expected 0 or more"):
+    with pytest.raises(ValueError, match="expected 0 or more proposals, got -1"):
         PartitionRequest(1, proposals=-1)
 
 

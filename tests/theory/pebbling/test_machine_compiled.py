@@ -97,7 +97,7 @@ def test_an_order_is_any_sequence_of_integers(order: ArrayLike) -> None:
     assert theory.count_transfers(network, order, theory.Memory(3)) == count_transfers(
         network, id_array([0, 1, 2]), Memory(3)
     )
-    with pytest.raises(ValueError, match="order is float64 of shape"):
+    with pytest.raises(ValueError, match="got float64 of shape"):
         count_transfers(network, np.asarray(order, dtype=np.float64), Memory(3))
 
 
@@ -108,7 +108,7 @@ def test_an_order_is_any_sequence_of_integers(order: ArrayLike) -> None:
         ([0, 0, 1], "connection 0 occurs 2 times in the order"),
         ([0, 1, 3], "connection 2 occurs 0 times in the order"),
         ([0, -1, 2], "connection 1 occurs 0 times in the order"),
-        ([0, 1], r"order is int64 of shape \(2,\), expected integers of shape \(3,\)"),
+        ([0, 1], r"expected an order of integers of shape \(3,\), got int64 of shape \(2,\)"),
     ],
 )
 def test_orders_that_cannot_run_are_refused(order: list[int], message: str) -> None:

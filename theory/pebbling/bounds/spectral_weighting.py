@@ -84,7 +84,7 @@ def largest_deviation(group: IntervalGroup) -> float:
 def _check_size(group: IntervalGroup) -> None:
     if not is_within_reach(group):
         found = " x ".join(map(str, group.shape))
-        raise ValueError(f"{found} intervals, expected up to {LARGEST_SIDE} on a side and {LARGEST_AREA} pairs")
+        raise ValueError(f"expected up to {LARGEST_SIDE} intervals on a side and {LARGEST_AREA} pairs, got {found}")
 
 
 def _dense(group: IntervalGroup, entries: Floats) -> Floats:

@@ -165,7 +165,7 @@ def test_of_both_budgets_the_first_ends_the_search_and_time_that_is_left_changes
     "arguments, message",
     [
         ({"capacity": 2, "proposals": 1}, "fast memory holds 2 values, a connection needs 3"),
-        ({"capacity": 3, "policy": "random", "proposals": 1}, "policy is 'random', expected 'min' or 'lru'"),
+        ({"capacity": 3, "policy": "random", "proposals": 1}, "expected policy 'min' or 'lru', got 'random'"),
         ({"capacity": 3}, "a search takes a number of proposals or a time budget"),
         ({"capacity": 3, "proposals": -1}, "a search of -1 proposals is less than none"),
         ({"capacity": 3, "proposals": 1, "threads": 0}, "0 threads and 1 restarts, at least 1 of each is needed"),
