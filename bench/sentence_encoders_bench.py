@@ -61,7 +61,7 @@ def models(folder: Folder, corpus: Corpus = Path("corpus.npz.xz"), only: str = "
             console.print(str(path))
         eight = folder / f"{name}_int8.onnx"
         if name in RIVALS and not eight.exists():
-            quantize_dynamic(path, eight, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)
+            quantize_dynamic(path, eight, weight_type=QuantType.QInt8, per_channel=True, reduce_range=True)  # pyright: ignore[reportCallIssue]
             console.print(str(eight))
         ours = folder / f"{name}_pebble8.onnx"
         if name not in RIVALS and eight_bits and not ours.exists():
@@ -89,7 +89,7 @@ def speed(folder: Folder, sizes: str = "1x128,8x32", seconds: float = 60.0) -> N
             figures = {"median_ms": timing.median_us / 1e3, "min_ms": timing.min_us / 1e3, "rounds": timing.rounds}
             measured.setdefault(name, {})[size] = figures
             console.print(f"{name:22} {size} {figures}", highlight=False, soft_wrap=True)
-    _write(folder, measured)
+        _write(folder, measured)
 
 
 def _session(path: Path) -> onnxruntime.InferenceSession:
@@ -112,7 +112,9 @@ def quality(folder: Folder, corpus: Corpus = Path("corpus.npz.xz"), only: str = 
     kept, measured = folder / "dense_embeddings.npz", _measured(folder)
     names = only.split(",") if only else sorted(path.stem for path in folder.glob("*.onnx"))
     if not kept.exists():
-        np.savez(kept, **{group: _embed(folder / "dense.onnx", some) for group, some in texts.items()})
+        np.savez(
+            kept, allow_pickle=False, **{group: _embed(folder / "dense.onnx", some) for group, some in texts.items()}
+        )
     dense = dict(np.load(kept))
     for name in names:
         start = time.perf_counter()

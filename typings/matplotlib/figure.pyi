@@ -1,6 +1,6 @@
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from matplotlib.axes import Axes
 
@@ -9,6 +9,7 @@ class Figure:
     def add_subplot(
         self, rows: int = ..., columns: int = ..., index: int = ..., *, sharey: Axes | None = ...
     ) -> Axes: ...
+    def legend(self, handles: Sequence[Any], labels: Sequence[str], *, loc: str = ..., ncols: int = ...) -> Any: ...
     def savefig(
         self, path: Path | IO[bytes] | IO[str], *, format: str = ..., metadata: Mapping[str, None] | None = ...
     ) -> None: ...
