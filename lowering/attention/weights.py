@@ -21,7 +21,7 @@ from ..llvm.activations import emit_activation
 from ..llvm.builder import Code
 from ..llvm.flow import fold, loop
 from ..llvm.transcendental import exp_of_negative
-from ..llvm.values import FLOAT_BYTES, I32, Floats, Number
+from ..llvm.values import I32, Floats, Number
 from ..llvm.vectors import Lanes, int_constants
 from .form import AttentionForm, Registers
 
@@ -169,6 +169,6 @@ def hide_later_keys(code: Code, width: int) -> ir.Function:
                 queries, address = int_constants(range(start, start + lanes.width)), row.at(start)
                 reads = lanes.builder.icmp_signed(">=", queries, first)
                 known = lanes.load(address)
-                lanes.store(lanes.select(reads, known, -inf), address, FLOAT_BYTES * lanes.width)
+                lanes.store(lanes.select(reads, known, -inf), address, lanes.size)
 
     return kernel

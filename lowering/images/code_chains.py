@@ -29,7 +29,7 @@ from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import Code
 from ..llvm.flow import call, loop
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import BYTE, FLOAT_BYTES, I32, Bytes, Float, Floats, Int, Number
+from ..llvm.values import BYTE, I32, Bytes, Float, Floats, Int, Number
 from ..quantized.byte_lanes import LOOK_UP_IN_PAIRS
 from ..quantized.rounding import Rounding
 from .found_codes import words_of
@@ -138,7 +138,7 @@ def _read(kind: str, operand: Bytes, values: CodeValues, where: _Where) -> ir.Va
         case "first_code":
             return values.of_words(lanes.splat_int(operand.narrow(where.row).wide(I32)))
         case "tile":
-            return lanes.load(floats.at(where.place), FLOAT_BYTES * lanes.width)
+            return lanes.load(floats.at(where.place), lanes.size)
         case "per_feature":
             return lanes.splat(floats[where.channel])
         case "first_column":

@@ -37,6 +37,11 @@ class LineLanes(Lanes):
         """The type of a line."""
         return LINE
 
+    @property
+    def size(self) -> int:
+        """The bytes of a line."""
+        return self.width
+
     def max(self, x: Operand, bound: Operand) -> ir.Value:
         """Return the larger codes."""
         codes, others = self.splat(x), self.splat(bound)

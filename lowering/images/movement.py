@@ -16,7 +16,7 @@ from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import Code
 from ..llvm.flow import loop
 from ..llvm.gather_scatter import gather, load_ints
-from ..llvm.values import FLOAT, FLOAT_BYTES, Float, Floats, Ints, Number
+from ..llvm.values import FLOAT, Float, Floats, Ints, Number
 from ..llvm.vectors import Lanes
 
 
@@ -61,7 +61,7 @@ def moving(code: Code, *, whole: bool) -> ir.Function:
             for vector, first in enumerate(starts):
                 value = lanes.select(places[vector].is_pixel, gather(lanes, pixels, places[vector].number), other)
                 if whole:
-                    lanes.store(value, row.at(first), FLOAT_BYTES * lanes.width)
+                    lanes.store(value, row.at(first), lanes.size)
                 else:
                     lanes.store_chosen(value, row.at(first), wanted[vector])
 
@@ -85,7 +85,7 @@ def blending(code: Code, taps: int) -> ir.Function:
                     share = lanes.load(factors.at(first))
                     # what is read for no pixel may be anything
                     total = lanes.fma(share, lanes.select(place.is_pixel, value, lanes.splat(0.0)), total)
-                lanes.store(total, row.at(first), FLOAT_BYTES * lanes.width)
+                lanes.store(total, row.at(first), lanes.size)
 
     return kernel
 

@@ -139,10 +139,10 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
                     for tap in taps:
                         row = channel * len(taps) + tap
                         value = work.load(channel, tap, first)
-                        lanes.store(value, there.at(row * PIXELS + first), form.item * lanes.width)
+                        lanes.store(value, there.at(row * PIXELS + first), lanes.size)
                 else:
                     value = work.reduced(channel, first)
-                    lanes.store(value, there.at(channel * PIXELS + first), form.item * lanes.width)
+                    lanes.store(value, there.at(channel * PIXELS + first), lanes.size)
 
     return kernel
 

@@ -113,7 +113,7 @@ class RowGroups:
         sums = products(self, GroupWork(x, weights, offsets, *ends, count), sums)
         sums = self._activated(flags, sums)
         for value, address in zip(sums, self._addresses(targets), strict=True):
-            self.lanes.store(value, address, FLOAT_BYTES * self.lanes.width)
+            self.lanes.store(value, address, self.lanes.size)
         # the address of the next record is computed last: it needs no register before
         return Streams(record.at(self.rows + 1), *ends)
 
@@ -122,11 +122,11 @@ class RowGroups:
         return [row.at(self.lanes.width * index) for row in rows for index in range(self.chunk.vectors)]
 
     def _load(self, address: Floats) -> ir.Value:
-        return self.lanes.load(address, FLOAT_BYTES * self.lanes.width)
+        return self.lanes.load(address, self.lanes.size)
 
     def _fetch(self, record: Ints, flags: Number, weights: Floats, offsets: Shorts) -> None:
         """Emit the fetching of rows of y, weights and offsets ahead of their use, where packing asks for it."""
-        row_bytes = self.chunk.vectors * self.lanes.width * FLOAT_BYTES
+        row_bytes = self.chunk.vectors * self.lanes.size
         if row_bytes >= LEAST_COLUMNS * FLOAT_BYTES:
             with when(flags & FETCH_OUTPUTS != 0):
                 for row in range(self.rows):

@@ -109,7 +109,7 @@ def dense_input(code: Code) -> ir.Function:
             source, target = weights.at(number * panel), y.at(first)
             for start in range(0, PANEL, lanes.width):
                 address = target.at(start)
-                weight = lanes.load(source.at(start), FLOAT_BYTES * lanes.width)
+                weight = lanes.load(source.at(start), lanes.size)
                 lanes.store(lanes.fma(value, weight, lanes.load(address)), address)
 
     return kernel
@@ -175,5 +175,5 @@ class _Block:
         """Return the sums after input k of a pass, whose activations are at `column`; `entries` is by panel."""
         lanes = self.code.lanes(column)
         weights = [entries[start // PANEL].at(k * PANEL + start % PANEL) for start in self.starts]
-        operands = [lanes.load(address, FLOAT_BYTES * lanes.width) for address in weights]
+        operands = [lanes.load(address, lanes.size) for address in weights]
         return lanes.add_outer(sums, (column[row] for row in range(len(self.rows))), operands)

@@ -84,9 +84,9 @@ def _read(lanes: Lanes, kind: Operand, buffer: Floats, cell: Cell) -> ir.Value:
     """Return the vector of an operand at `cell`."""
     match kind:
         case "tile":
-            return lanes.load(cell.of(buffer), FLOAT_BYTES * lanes.width)
+            return lanes.load(cell.of(buffer), lanes.size)
         case "one_row" if cell.width > 1:
-            return lanes.load(buffer.at(cell.column), FLOAT_BYTES * lanes.width)
+            return lanes.load(buffer.at(cell.column), lanes.size)
         case "per_feature" if cell.width == 1:
             return lanes.load(buffer.at(cell.feature))
         case "per_feature":

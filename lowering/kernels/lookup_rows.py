@@ -224,12 +224,12 @@ class _Panel:
 
     def _vectors(self, line: Floats) -> Vectors:
         """Return the 32 floats at an address."""
-        return [self.lanes.load(line.at(start), FLOAT_BYTES * self.lanes.width) for start in self.starts]
+        return [self.lanes.load(line.at(start), self.lanes.size) for start in self.starts]
 
     def _indices(self, line: Ints) -> Vectors:
         """Return the 32 integers at an address."""
         places = [line.at(start) for start in self.starts]
-        return [load_ints(self.lanes, place, FLOAT_BYTES * self.lanes.width) for place in places]
+        return [load_ints(self.lanes, place, self.lanes.size) for place in places]
 
     def _emit_chunks(self, count: Number, sums: Vectors) -> tuple[Vectors, Floats]:
         """Emit all steps of the sequence; returns the sums, and where the weights of the gathers are."""

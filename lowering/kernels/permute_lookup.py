@@ -167,7 +167,7 @@ class _Panel:
         at_once = PANEL_ROWS // lanes.width if self.in_registers else 1
         for first in range(0, PANEL_ROWS, at_once * lanes.width):
             rows = [first + index * lanes.width for index in range(at_once)]
-            biases = [lanes.load(words.at(row).cast(Floats), FLOAT_BYTES * lanes.width) for row in rows]
+            biases = [lanes.load(words.at(row).cast(Floats), lanes.size) for row in rows]
             sums, after = self._emit_gathers(counts, rows, *self._emit_chunks(counts.chunks, rows, biases))
             for row, value in zip(rows, activated(lanes, form.activation, sums), strict=True):
                 scatter_rows(lanes, value, self.y, load_ints(lanes, words.at(PANEL_ROWS + row)))
@@ -193,7 +193,7 @@ class _Panel:
             sums, present, weights = [[*one] for one in now.sums], now.present, now.weights
             # a word of each row holds the indices of all steps of the chunk
             line = self._line(index * PANEL_ROWS)
-            indices = [load_ints(lanes, line.at(row), FLOAT_BYTES * lanes.width) for row in rows]
+            indices = [load_ints(lanes, line.at(row), lanes.size) for row in rows]
             position = index * CHUNK_STEPS
             for step in range(CHUNK_STEPS):
                 blocks, present = self._blocks(position, step, present)
@@ -220,7 +220,7 @@ class _Panel:
             sums, weights = now
             line, following = first.at(index * PANEL_ROWS), Vectors()
             for row, weight, total in zip(rows, self._weights(weights, rows), sums, strict=True):
-                inputs = load_ints(lanes, line.at(row), FLOAT_BYTES * lanes.width)
+                inputs = load_ints(lanes, line.at(row), lanes.size)
                 following.append(lanes.fma(gather(lanes, self.x, inputs), weight, total))
             return following, weights.at(PANEL_ROWS)
 
@@ -228,7 +228,7 @@ class _Panel:
 
     def _weights(self, line: Floats, rows: Sequence[int]) -> Vectors:
         """Return the weights of a line for some vectors of rows, given by the first row of each."""
-        return [self.lanes.load(line.at(row), FLOAT_BYTES * self.lanes.width) for row in rows]
+        return [self.lanes.load(line.at(row), self.lanes.size) for row in rows]
 
     def _line(self, words: Number) -> Ints:
         """Return the address some words after the head."""

@@ -168,7 +168,7 @@ class _Chunk:
             sums[part] = self._own_products(stream, sums[part])
         addresses = [row.at(lanes.width * index) for row in map(self._row_of_y, targets) for index in range(vectors)]
         for value, address in zip(activated(lanes, self.form.activation, sums), addresses, strict=True):
-            lanes.store(value, address, FLOAT_BYTES * lanes.width)
+            lanes.store(value, address, lanes.size)
 
     def _shared_products(self, stream: _Stream, initial: list[ir.Value]) -> list[ir.Value]:
         """Return the sums of rows after the connections that they share, a later input's columns fetched ahead."""
@@ -213,7 +213,7 @@ class _Chunk:
         """Return the columns of the input whose offset is at an address."""
         source = self._row(self.x, offset[0])
         addresses = [source.at(self.lanes.width * index) for index in range(self.form.vectors)]
-        return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in addresses]
+        return [self.lanes.load(address, self.lanes.size) for address in addresses]
 
     def _row_of_y(self, offset: Number) -> Floats:
         return self._row(self.y, offset)

@@ -19,7 +19,7 @@ from llvmlite import ir
 from .builder import Cell, Code, ColumnChunk, Parameters, column_chunks
 from .flow import fold, loop
 from .transcendental import exp, log
-from .values import FLOAT, FLOAT_BYTES, Floats, Number
+from .values import FLOAT, Floats, Number
 from .vectors import Lanes
 
 Vectors = list[ir.Value]
@@ -50,12 +50,12 @@ class Columns:
 
     def at(self, buffer: Floats, feature: Number) -> Vectors:
         """Return the vectors of `feature`, or the vector of features from there on."""
-        return [self.lanes.load(address, FLOAT_BYTES * self.lanes.width) for address in self._cells(buffer, feature)]
+        return [self.lanes.load(address, self.lanes.size) for address in self._cells(buffer, feature)]
 
     def put(self, buffer: Floats, feature: Number, values: Sequence[ir.Value]) -> None:
         """Store the vectors of `feature`, or the vector of features from there on."""
         for address, value in zip(self._cells(buffer, feature), values, strict=True):
-            self.lanes.store(value, address, FLOAT_BYTES * self.lanes.width)
+            self.lanes.store(value, address, self.lanes.size)
 
     def total(self, buffer: Floats, step: Step) -> Vectors:
         """Return step(step(0, x[0]), x[1]) ... over all features, for a step that adds something of x."""

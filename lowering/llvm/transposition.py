@@ -60,10 +60,10 @@ class _Columns:
     rows: Sequence[Floats]
 
     def load(self, feature: Number) -> ir.Value:
-        return self.vectors.load(self._address(feature), FLOAT_BYTES * self.vectors.width)
+        return self.vectors.load(self._address(feature), self.vectors.size)
 
     def store(self, value: ir.Value, feature: Number) -> None:
-        self.vectors.store(value, self._address(feature), FLOAT_BYTES * self.vectors.width)
+        self.vectors.store(value, self._address(feature), self.vectors.size)
 
     def _address(self, feature: Number) -> Floats:
         return self.columns.at(feature * self.width + self.first)
@@ -169,7 +169,7 @@ def transpose_into_columns(lanes: Lanes, columns: Sequence[Floats], rows: BatchR
         values = [lanes.load(row.at(start)) for row in addresses]
         vectors = _transposed(lanes.builder, values)
         for column, vector in zip(columns[start : start + lanes.width], vectors, strict=True):
-            lanes.store(vector, column, FLOAT_BYTES * lanes.width)
+            lanes.store(vector, column, lanes.size)
 
 
 def transpose_into_rows(lanes: Lanes, columns: Sequence[Floats], rows: BatchRows, first: Number) -> None:
@@ -179,7 +179,7 @@ def transpose_into_rows(lanes: Lanes, columns: Sequence[Floats], rows: BatchRows
     """
     addresses = rows.addresses(first, lanes.width)
     near = partial(_write_rows, lanes, columns, addresses, lanes.store)
-    if FLOAT_BYTES * lanes.width != ALIGNMENT:
+    if lanes.size != ALIGNMENT:
         near()
         return
     past_caches = partial(_write_rows, lanes, columns, addresses, lanes.store_past_caches)
@@ -191,7 +191,7 @@ def _write_rows(
 ) -> None:
     for start in range(0, len(columns), lanes.width):
         part = columns[start : start + lanes.width]
-        vectors = [lanes.load(column, FLOAT_BYTES * lanes.width) for column in part]
+        vectors = [lanes.load(column, lanes.size) for column in part]
         for row, vector in zip(rows, _transposed(lanes.builder, vectors), strict=True):
             write(vector, row.at(start))
 

@@ -68,6 +68,11 @@ class Arithmetic(ABC):
     def vector(self) -> ir.VectorType:
         """The type of a vector of sums."""
 
+    @property
+    def size(self) -> int:
+        """The bytes of a vector."""
+        return FLOAT_BYTES * self.width
+
     def splat(self, value: Operand) -> ir.Value:
         """Return a vector with a value in every lane; a vector is returned as it is."""
         if isinstance(value, Float):
@@ -90,12 +95,12 @@ class Arithmetic(ABC):
     def vectors(self, pointer: Pointer[Any], count: int) -> Iterator[ir.Value]:
         """Load vectors that lie one after the other from a multiple of their size on, each when it is asked for."""
         for index in range(count):
-            yield self.load(pointer.at(self.width * index), FLOAT_BYTES * self.width)
+            yield self.load(pointer.at(self.width * index), self.size)
 
     def put(self, pointer: Pointer[Any], values: Iterable[Operand]) -> None:
         """Write vectors one after the other from a multiple of their size on."""
         for index, value in enumerate(values):
-            self.store(value, pointer.at(self.width * index), FLOAT_BYTES * self.width)
+            self.store(value, pointer.at(self.width * index), self.size)
 
     def add_products(self, sums: Sequence[ir.Value], factor: Operand, vectors: Iterable[ir.Value]) -> list[ir.Value]:
         """Return sums[v] + factor * vectors[v]."""
@@ -144,7 +149,7 @@ class Lanes(Arithmetic):
 
     def store_past_caches(self, value: ir.Value, pointer: Floats) -> None:
         """Write a vector that is a line, at the address of one, without reading the line first or keeping it."""
-        store = self.builder.store(value, pointer.value, align=4 * self.width)
+        store = self.builder.store(value, pointer.value, align=self.size)
         store.set_metadata("nontemporal", self.builder.module.add_metadata([ir.Constant(INT, 1)]))
 
     def finish_past_caches(self) -> None:

@@ -80,7 +80,7 @@ class _Loop:
         flow.come_back(cursor, behind)
         flow.go("head")
         flow.at("after")
-        if self.transposed.outputs and self.lanes.width * FLOAT_BYTES == ALIGNMENT:
+        if self.transposed.outputs and self.lanes.size == ALIGNMENT:
             self.lanes.finish_past_caches()
 
     def _moves(self, entries: Ints, count: Number, *, into_slots: bool) -> Ints:

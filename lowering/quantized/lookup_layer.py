@@ -244,7 +244,7 @@ class _PanelEnd:
 
     def emit(self, sums: Vectors, y: Strided, output: Number) -> None:
         """Write what becomes of the sums of each row."""
-        lanes, width, align = self.lanes, self.lanes.width, FLOAT_BYTES * self.lanes.width
+        lanes, width, align = self.lanes, self.lanes.width, self.lanes.size
         bias = load_ints(lanes, self.packed.bias.at(output), align)
         multiplier = lanes.load(self.packed.multiplier.at(output), align)
         values = [lanes.mul(lanes.to_float(lanes.builder.add(total, bias)), multiplier) for total in sums]

@@ -166,7 +166,7 @@ class TileColumns:
 
         def permuted(row: Number) -> ir.Value:
             starts = [columns.at(row + 16 * vector) for vector in range(self.vectors)]
-            values = [lanes.load(start, FLOAT_BYTES * lanes.width) for start in starts]
+            values = [lanes.load(start, lanes.size) for start in starts]
             result = lanes.splat(0.0)
             # a permutation chooses among two vectors
             for pair in range(-(-len(values) // 2)):
