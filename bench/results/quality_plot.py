@@ -153,7 +153,7 @@ def main(size: Annotated[str, typer.Option(help="Texts and tokens of the picture
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
-    write_text(PAGE, before + BEGIN + table_of(cards, measured, ("1x128", "8x32")) + END + after)
+    write_text(PAGE, before + BEGIN + table_of(cards, measured, ("1x128",)) + END + after)
 
 
 if __name__ == "__main__":
