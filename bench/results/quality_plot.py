@@ -102,7 +102,7 @@ def figure_of(cards: Mapping[str, Any], measured: Mapping[str, Any], size: str) 
         axes.set_xlabel(f"ms, {batch} x {length} tokens, one thread")
         axes.margins(x=0.12)
         axes.set_xlim(left=0)
-    stored.set_xlabel("MB in the zoo, without the words' embeddings")
+    stored.set_xlabel("MB stored in the zoo")
     stored.set_xlim(left=0)
     neighbours.set_title("same nearest neighbour as dense, %", loc="left", fontsize=10)
     cosine.set_title("cosine to the dense embedding", loc="left", fontsize=10)
@@ -118,11 +118,12 @@ def _draw(axes: Axes, series: Series, points: Sequence[Point], across: str, up: 
     places, heights = ([getattr(point, part) for point in points] for part in (across, up))
     axes.plot(places, heights, series.style, ms=5, lw=1.2, color=series.color, label=series.label)
     for point, x, y in zip(points, places, heights, strict=True):
-        # rivals are told below their points, ours above
-        below = series.names == DENSE
-        side = "left" if below else "right"
+        if series.ending:  # beside the point of the same encoder in floats
+            continue
+        # rivals are told below their points, ours above, those of fewer layers at their left
+        place, side = {DENSE: ((5, -9), "left"), SIX: ((-2, 6), "right")}.get(series.names, ((-6, -4), "right"))
         words = {"textcoords": "offset points", "fontsize": 8, "color": series.color, "ha": side}
-        axes.annotate(LABELS[point.name], (x, y), xytext=(5, -9) if below else (-4, 5), **words)
+        axes.annotate(LABELS[point.name], (x, y), xytext=place, **words)
 
 
 def table_of(cards: Mapping[str, Any], measured: Mapping[str, Any], sizes: Sequence[str]) -> str:
