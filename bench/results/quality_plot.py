@@ -121,7 +121,8 @@ def _draw(axes: Axes, series: Series, points: Sequence[Point], across: str, up: 
         if series.ending:  # beside the point of the same encoder in floats
             continue
         # rivals are told below their points, ours above, those of fewer layers at their left
-        place, side = {DENSE: ((5, -9), "left"), SIX: ((-2, 6), "right")}.get(series.names, ((-6, -4), "right"))
+        place = (5, -9) if series.names == DENSE else (-2, 6) if series.names == SIX else (-6, -4)
+        side = "left" if series.names == DENSE else "right"
         words = {"textcoords": "offset points", "fontsize": 8, "color": series.color, "ha": side}
         axes.annotate(LABELS[point.name], (x, y), xytext=place, **words)
 
