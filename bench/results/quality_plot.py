@@ -64,7 +64,7 @@ SERIES: Final = (
 
 
 class Point(NamedTuple):
-    """What is known of an encoder, run in one way."""
+    """Figures of an encoder that runs in one way."""
 
     name: str
     ms: float

@@ -17,9 +17,10 @@ from ...dialect.ops.regions import YieldOp
 from ...dialect.tensors import shape_of
 from ...kernels.byte_quads import QUAD
 from ...kernels.tile_widths import PIXELS
-from ..buffer_packing import Lifetime, SharedBuffers
+from ..buffer_packing import Lifetime
 from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 from ..quantized.found_codes import BOUNDS_BYTES
+from ..shared_buffers import SharedBuffers
 from .geometry import Phases, Plane, planes_of, reads_all
 from .stored_codes import StoredCodes
 from .windows import OUTSIDE_BYTES

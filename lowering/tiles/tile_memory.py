@@ -17,11 +17,11 @@ from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...dialect.ops.network import NetworkOp
 from ...dialect.ops.tile import TileOp
 from ...dialect.tensors import shape_of
-from ..buffer_packing import SharedBuffers
 from ..kernels.kernel_form import OUTPUT_PADDING
 from ..llvm.call_tables import VECTOR_ROOM
 from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 from ..neurons.connection_stream import working_rows
+from ..shared_buffers import SharedBuffers
 from .depth_first_groups import LayerGroup, groups_at
 
 BEFORE, ARRIVAL = -2, -1
