@@ -11,7 +11,7 @@ result = redpebble.optimize("model.onnx")
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import pytorch as torch  # noqa: F401
+    from . import pytorch as torch  # noqa: F401  # pyright: ignore[reportUnusedImport]
     from .driver.compiler import Optimized as Optimized
     from .driver.compiler import compile as compile  # noqa: A004
     from .driver.compiler import optimize as optimize

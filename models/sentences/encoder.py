@@ -1,4 +1,5 @@
-# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: basic, reportMissingImports=false, reportMissingModuleSource=false, reportAttributeAccessIssue=false
+# pyright: reportCallIssue=false
 """MiniLM as plain torch: the teacher, and students of fewer layers or fewer weights; embeddings are frozen.
 
 The base travels as one file of 36 MB: half floats (cosine to the embeddings of the float32 weights >= 0.99999), byte

@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportMissingModuleSource=false
 """The weights that stay: as many in each output (row) of a layer, chosen at once by ADMM or little by little."""
 
 from __future__ import annotations

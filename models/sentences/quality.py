@@ -1,4 +1,5 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportMissingModuleSource=false
+# pyright: reportCallIssue=false
 """Nearness of a student's embeddings to the dense ones, and its finds: cosine, neighbours, ranks, recall."""
 
 from __future__ import annotations

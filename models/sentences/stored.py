@@ -1,4 +1,4 @@
-# pyright: basic, reportMissingImports=false
+# pyright: basic, reportMissingImports=false, reportMissingModuleSource=false
 """A trained encoder of torch as the zoo stores it (`archive`), and back."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-# pyright: basic, reportMissingImports=false, reportPrivateImportUsage=false, reportArgumentType=false
+# pyright: basic, reportMissingImports=false, reportMissingModuleSource=false, reportPrivateImportUsage=false, reportArgumentType=false
+# pyright: reportOptionalSubscript=false
 # pyright: reportCallIssue=false
 """Distil sparse and shallow MiniLMs from the dense one: `python -m redpebble.models.sentences.train BASE CORPUS OUT`.
 

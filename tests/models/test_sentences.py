@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 """The zoo's sentence encoders: which texts are trained on, how a trained encoder is stored, what masks keep."""
 
 import numpy as np
