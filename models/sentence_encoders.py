@@ -42,72 +42,30 @@ class _SentenceEncoder:
         return embedding_model(torch, encoder)
 
 
-@dataclass(frozen=True)
-class MiniLm50(_SentenceEncoder):
-    """Sentence encoder MiniLM, 6 layers, 50 % zeros, distilled: 0.978 to the dense embedding; needs the extra zoo."""
+def _encoder(model: str, layers: str, cosine: str) -> type[_SentenceEncoder]:
+    """Return the recipe of an encoder with so many layers, and the cosine of its embeddings to the dense ones."""
 
-    model = "minilm_50"
+    class Encoder(_SentenceEncoder):
+        pass
 
-
-@dataclass(frozen=True)
-class MiniLm70(_SentenceEncoder):
-    """Sentence encoder MiniLM, 6 layers, 70 % zeros, distilled: 0.940 to the dense embedding; needs the extra zoo."""
-
-    model = "minilm_70"
-
-
-@dataclass(frozen=True)
-class MiniLm80(_SentenceEncoder):
-    """Sentence encoder MiniLM, 6 layers, 80 % zeros, distilled: 0.897 to the dense embedding; needs the extra zoo."""
-
-    model = "minilm_80"
-
-
-@dataclass(frozen=True)
-class MiniLm90(_SentenceEncoder):
-    """Sentence encoder MiniLM, 6 layers, 90 % zeros, distilled: 0.804 to the dense embedding; needs the extra zoo."""
-
-    model = "minilm_90"
-
-
-@dataclass(frozen=True)
-class MiniLm5x60(_SentenceEncoder):
-    """Sentence encoder MiniLM, 5 layers, 60 % zeros, distilled: 0.937 to the dense embedding; needs the extra zoo."""
-
-    model = "minilm_5x60"
-
-
-@dataclass(frozen=True)
-class MiniLm4x70(_SentenceEncoder):
-    """Sentence encoder MiniLM, 4 layers, 70 % zeros, distilled: 0.901 to the dense embedding; needs the extra zoo."""
-
-    model = "minilm_4x70"
-
-
-@dataclass(frozen=True)
-class MiniLm3x70(_SentenceEncoder):
-    """Sentence encoder MiniLM, 3 layers, 70 % zeros, distilled: 0.879 to the dense embedding; needs the extra zoo."""
-
-    model = "minilm_3x70"
-
-
-@dataclass(frozen=True)
-class MiniLm3(_SentenceEncoder):
-    """Sentence encoder MiniLM, 3 layers, dense, distilled: 0.927 to the whole one's embedding; needs the extra zoo."""
-
-    model = "minilm_3"
-
-
-@dataclass(frozen=True)
-class MiniLm2(_SentenceEncoder):
-    """Sentence encoder MiniLM, 2 layers, dense, distilled: 0.894 to the whole one's embedding; needs the extra zoo."""
-
-    model = "minilm_2"
+    Encoder.model = model
+    Encoder.__doc__ = f"Sentence encoder MiniLM, {layers}, distilled: {cosine} embedding; needs the extra zoo."
+    return Encoder
 
 
 SENTENCE_ENCODERS: Final = {
-    one.model: one
-    for one in (MiniLm50, MiniLm70, MiniLm80, MiniLm90, MiniLm5x60, MiniLm4x70, MiniLm3x70, MiniLm3, MiniLm2)
+    model: _encoder(model, layers, cosine)
+    for model, layers, cosine in (
+        ("minilm_50", "6 layers, 50 % zeros", "0.978 to the dense"),
+        ("minilm_70", "6 layers, 70 % zeros", "0.940 to the dense"),
+        ("minilm_80", "6 layers, 80 % zeros", "0.897 to the dense"),
+        ("minilm_90", "6 layers, 90 % zeros", "0.804 to the dense"),
+        ("minilm_5x60", "5 layers, 60 % zeros", "0.937 to the dense"),
+        ("minilm_4x70", "4 layers, 70 % zeros", "0.901 to the dense"),
+        ("minilm_3x70", "3 layers, 70 % zeros", "0.879 to the dense"),
+        ("minilm_3", "3 layers, dense", "0.927 to the whole one's"),
+        ("minilm_2", "2 layers, dense", "0.894 to the whole one's"),
+    )
 }
 
 
