@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ..dialect.ops.images import Conv2dOp
-from ..dialect.ops.layers import LinearOp
+from ..dialect.ops.layers import LinearOp, float_layers
 from ..dialect.reports.layer_numbers import DEPTH_FIRST, LayerNumbers, layer_numbers
 from ..kernels.block_choice import price_blocks
 from ..kernels.families import block_counts
@@ -180,7 +180,7 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
     known = {
         op: numbers
         for op, numbers in layer_numbers(module).items()
-        if op.kernel is not None and not (isinstance(op, LinearOp) and op.times is not None)
+        if op.kernel is not None and (isinstance(op, Conv2dOp) or op.times is None)
     }
     wanted: dict[str, Candidates] = {}
     keys: dict[LinearOp | Conv2dOp, str] = {}
@@ -231,7 +231,7 @@ def _recalled(content: Json) -> dict[TimeKey, Measurement]:
 
 def _candidates(module: ModuleOp, machine: Machine) -> list[Candidates]:
     """Return the candidates worth measuring, each pattern once."""
-    linears = [op for op in module.walk() if isinstance(op, LinearOp) and op.times is None]
+    linears = [*float_layers(module.walk())]
     found: dict[str, Candidates] = {}
     for linear, layer in zip(linears, layers_of_ops(linears), strict=True):
         key = layer_key(linear.weight, layer)

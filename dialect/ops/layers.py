@@ -1,5 +1,6 @@
 """Layers: the linear layer, normalisations and softmax over the last axis, products of what a call computes."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
@@ -177,6 +178,11 @@ class LinearOp(PatternOp):
     def borders(self) -> tuple[int, ...]:
         """The first output of each piece, and the number of outputs; nothing where the layer is one piece."""
         return tuple(int(border) for border in self.cut.get_values()) if self.cut is not None else ()
+
+
+def float_layers(ops: Iterable[Operation]) -> Iterator[LinearOp]:
+    """Yield the linear layers among operations, those on codes left out."""
+    return (op for op in ops if isinstance(op, LinearOp) and op.times is None)
 
 
 class NormalizedOp(PatternOp):

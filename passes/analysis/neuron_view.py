@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from ...dialect.ops.constants import SparseConstantOp
-from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.layers import LinearOp, float_layers
 from ...dialect.tensors import shape_of
 from ...kernels.work import Layer
 from ...theory.neuron_order.neuron_groups import Axis, GroupedWeight, NeuronGroups
@@ -33,8 +33,7 @@ def neuron_view(module: ModuleOp) -> NeuronView:
 
     Nor has one on codes, as far as prices of kernels of floats tell: its neurons are moved with those of others.
     """
-    layers_of_floats = (op for op in module.walk() if isinstance(op, LinearOp) and op.times is None)
-    every = [op for op in layers_of_floats if weight_of(op.weight) is not None]
+    every = [op for op in float_layers(module.walk()) if weight_of(op.weight) is not None]
     layers = layers_of([op.weight for op in every])
     sparse = [(op, layer) for op, layer in zip(every, layers, strict=True) if _is_sparse(op)]
     weights = dict.fromkeys(op.weight for op, _ in sparse)

@@ -43,7 +43,7 @@ from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp
 from ...dialect.ops.foreign import INT64, ForeignOp
 from ...dialect.ops.graphs import EdgeListOp, OverEdges, OverEdgesOp, SortEdgesOp
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
-from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.layers import LinearOp, float_layers
 from ...dialect.ops.movement import ReshapeOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.sparse_network import SparseNetworkOp
@@ -202,7 +202,7 @@ def _form_networks(func: FuncOp, known: _Known) -> None:
         _form_image_networks(func, image_shares(known.machine), takes_dense=known.takes_dense)
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
-    weight_bytes = sum(4 * _size(op) for op in ops if isinstance(op, LinearOp) and op.times is None)
+    weight_bytes = sum(4 * _size(op) for op in float_layers(ops))
     gaining = {op for op in ops if _gains(op, rows, weight_bytes, known)}
     counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
 

@@ -34,7 +34,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from ...dialect.attributes.kernels import KernelAttr
 from ...dialect.ops.images import Conv2dOp
-from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.layers import LinearOp, float_layers
 from ...dialect.provenance import node_name
 from ...kernels.families import block_counts
 from ...kernels.machine import Machine, MachineOptions
@@ -76,7 +76,7 @@ class ChooseKernels(MachineOptions, ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        linears = [linear for linear in op.walk() if isinstance(linear, LinearOp) and linear.times is None]
+        linears = [*float_layers(op.walk())]
         try:
             weights = [_weight(linear) for linear in linears]
             layers, machine = layers_of_ops(linears), self.machine

@@ -21,7 +21,7 @@ from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from ...dialect.ops.elementwise import ActivateOp, BinaryOp
-from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.layers import LinearOp, float_layers
 from ..analysis.per_feature_constants import affine_of
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.parameters import (
@@ -41,7 +41,7 @@ class FuseLayers(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         # in block order every layer first takes what is in front of it, then its followers one by one; what it leaves
         # is left for good, because only its own parameters decide
-        for linear in [found for found in op.walk() if isinstance(found, LinearOp) and found.times is None]:
+        for linear in [*float_layers(op.walk())]:
             while _takes_source(linear):
                 pass
             while _takes_reader(linear):
