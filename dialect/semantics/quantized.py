@@ -12,7 +12,7 @@ from ..ops.quantized_layers import QuantizedLayer
 
 
 def run_convert(op: ConvertOp, x: Floats) -> Floats:
-    """Return the codes of floats, or the floats of codes, in the dtype of what is given."""
+    """Return the codes of floats, or the floats of codes, in the dtype of `x`."""
     codes, values = op.codes, x.astype(np.float32)
     scale, zero = np.float32(codes.scale), np.float32(codes.zero)
     return (codes.steps(values / scale) + zero if op.rounds else (values - zero) * scale).astype(x.dtype)

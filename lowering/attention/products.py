@@ -68,7 +68,7 @@ def weighted_values(code: Code, form: AttentionForm, width: int) -> ir.Function:
     sums[e][:] = sums[e][:] * correction + values^T[e] weights.
     """
     registers = Registers.of(code.target, width)
-    # groups of features that differ by at most one: first those that are larger
+    # groups of features, whose sizes differ by one at most, the larger groups first
     groups = -(-form.value_size // registers.rows)
     small, larger = divmod(form.value_size, groups)
 

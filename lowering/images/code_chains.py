@@ -39,7 +39,7 @@ from .stored_codes import Stored, source_of
 
 
 def emit_chain(image: ImageCode, chain: Sequence[Operation]) -> None:
-    """Emit elementwise work that ends with codes, tile by tile; what is in between is in registers alone."""
+    """Emit elementwise work that ends with codes, tile by tile; intermediate values stay in registers."""
     stored, result = image.memory.stored.codes, chain[-1].results[0]
     source, channels = source_of(chain, stored), image.memory.views[result].channels
     if source is not None and table_gains(chain, image.code.target):
@@ -75,7 +75,7 @@ class _Argument(NamedTuple):
 
 @dataclass(frozen=True)
 class _Operand:
-    """An operand of elementwise work; `codes` are those that it is stored as."""
+    """An operand of elementwise work, stored as `codes`, or as floats where there are none."""
 
     image: ImageCode
     value: SSAValue

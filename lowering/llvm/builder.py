@@ -79,7 +79,7 @@ class Parameters(NamedTuple):
 
     @classmethod
     def of(cls, body: Callable[..., object], rest: int = 0) -> "Parameters":
-        """Return those that a function is annotated with, but for those with a default; `*rest` stands for some."""
+        """Return the annotated parameters of a function, those with a default left out; `*rest` stands for several."""
         kinds: list[type[object]] = []
         names: list[str] = []
         for parameter in inspect.signature(body).parameters.values():

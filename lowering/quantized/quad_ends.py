@@ -45,7 +45,7 @@ PACK_BYTES: Final = "llvm.x86.avx512.packuswb.512"
 
 
 class OutputArrays(NamedTuple):
-    """The addresses of arrays [outputs] of a layer: what is added to sums, and what they are multiplied by."""
+    """The addresses of the biases and multipliers [outputs] of a layer."""
 
     bias: Floats
     multiplier: Floats

@@ -109,7 +109,7 @@ class RowMajorStep:
         return self.sizes.number(self.size_table, size)
 
     def null(self) -> Floats:
-        """Return the address of what is not there."""
+        """Return the null address of an optional array that is missing."""
         return Floats(self.size_table.builder, NULL)
 
     def strides(self, shape: SymbolicShape) -> list[Index]:

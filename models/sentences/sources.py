@@ -1,4 +1,4 @@
-"""Texts of Debian packages, as paragraphs: what the sentence encoders are trained on, and what they are judged by.
+"""Texts of Debian packages, as paragraphs: training and held-out texts of the sentence encoders.
 
 `fetch` downloads the packages with apt-get and unpacks them, without installing any.
 """
