@@ -9,6 +9,9 @@ WIDTHS: Final = (1, 8, 16, 32, 48, 64)
 PIXELS: Final = WIDTHS[-1]
 """Pixels of a tile of an image: its batch columns."""
 
+BYTE_ROWS: Final = 64
+"""Rows of a tile of codes, or fewer: what they read of a layer is read once for all of them."""
+
 REPLACING: Final = 48
 """The width that is there in place of a wider one: three vectors of 16 floats, as panels of eight rows like best."""
 

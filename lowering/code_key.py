@@ -11,13 +11,12 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
-from ..dialect.ops.code_chain import chain_in
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ..dialect.ops.foreign import INT64
 from ..dialect.ops.graphs import OverEdgesOp
 from ..dialect.ops.layers import LinearOp
 from ..dialect.ops.network import NetworkOp
-from ..dialect.ops.tile import TileOp
+from ..dialect.ops.tile import TileOp, chain_in
 from ..dialect.shape_inference import symbolic_shapes
 from ..dialect.tensors import shape_of
 from .graphs.packing import block_count

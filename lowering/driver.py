@@ -14,7 +14,7 @@ from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ..dialect.ops.foreign import INT64
 from ..dialect.ops.graphs import is_index_tensor
 from ..dialect.ops.movement import ReshapeOp, TakeOp
-from ..dialect.ops.tile import TileOp
+from ..dialect.ops.tile import TileOp, chain_in
 from ..dialect.reports.layer_report import Report
 from ..dialect.reports.module_report import module_report
 from ..dialect.shape_inference import symbolic_shapes
@@ -145,7 +145,8 @@ class Lowering:
     def _zeroed(self, ops: Sequence[Operation]) -> Iterator[int]:
         """Yield the outputs that tiles write whose dead rows are dropped."""
         for op in ops:
-            if isinstance(op, TileOp) and op.dead_rows is not None:
+            # tiles of codes write all rows
+            if isinstance(op, TileOp) and op.dead_rows is not None and chain_in(op) is None:
                 output = self.buffers.buffer(op.outputs[0]) - len(self.func.args)
                 if not 0 <= output < len(returned_values(self.func)):
                     raise ValueError("dead rows are dropped from a value that is not returned")

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..dialect.ops.code_chain import chain_in
-from ..dialect.ops.tile import TileOp
+from ..dialect.ops.tile import TileOp, chain_in
 from ..dialect.reports.module_report import module_report
 from ..dialect.shape_inference import symbolic_shapes
 from .cpu_target import CpuTarget

@@ -7,12 +7,11 @@ from typing import Any, Final
 from xdsl.ir import Operation, SSAValue
 
 from ..dialect.ops.attention import Attention, AttentionOp, PastAttentionOp
-from ..dialect.ops.code_chain import chain_in
 from ..dialect.ops.elementwise import BinaryOp
 from ..dialect.ops.graphs import AggregateOp, AttendEdgesOp, EdgeListOp, OverEdges, SortEdgesOp
 from ..dialect.ops.image_network import ImageNetworkOp
 from ..dialect.ops.layers import BatchMatmulTransposeBOp, LinearOp
-from ..dialect.ops.tile import TileOp
+from ..dialect.ops.tile import TileOp, chain_in
 from ..dialect.ops.training.gradients import SampledProductOp, SumRowsOp
 from ..dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
 from ..foundation.extensible_table import ExtensibleTable
@@ -97,7 +96,7 @@ def _codes(op: TileOp | LinearOp, step: RowMajorStep) -> int:
     values = step.number(product(step.sizes.shapes[x])) if chain.is_dynamic else None
     layers = QuantizedStep(step.code, op, chain, step.constants, step.table, step.scratch, values)
     layers.emit(step.pointers[x], step.pointers[op.results[0]], *step.rows)
-    return quantized_scratch_bytes(chain)
+    return quantized_scratch_bytes(op, chain)
 
 
 def _product(op: BatchMatmulTransposeBOp, step: RowMajorStep) -> int:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ..attributes.activations import ActivationAttr
+from ..attributes.activations import ActivationAttr, activate
 from ..attributes.codes import CodesAttr
 from ..tensors import DYNAMIC, shape_of, shape_text
 from .constants import ConstantOp, SparseConstantOp, constant_array
@@ -50,6 +50,17 @@ class QuantizedLayer(NamedTuple):
     def rounds_sums(self) -> bool:
         """Whether sums are rounded to codes by one multiplication."""
         return self.activation is None or self.activation.kind == "relu"
+
+    def results(
+        self, totals: NDArray[np.float32], multiplier: NDArray[np.float32], codes: CodesAttr | None
+    ) -> NDArray[np.float32]:
+        """Return the values of sums with their biases, or code - zero where `codes` say to what to round."""
+        if codes is not None and self.rounds_sums:
+            steps = codes.steps(np.multiply(totals, multiplier / np.float32(codes.scale), dtype=np.float32))
+            return steps if self.activation is None else np.maximum(steps, 0)
+        values = totals * multiplier
+        values = values if self.activation is None else activate(self.activation, values)
+        return values if codes is None else codes.steps(values / np.float32(codes.scale))
 
 
 def verify_parameters(layer: QuantizedLayer, values: int) -> int:

@@ -23,8 +23,10 @@ from ..attributes.schedule import ScheduleAttr
 from ..tensors import DENSE_TENSOR, DYNAMIC, f32_tensor, shape_of, shape_text
 from .constants import ConstantOp, SparseConstantOp
 from .foreign import ForeignOp
+from .layers import LinearOp
 from .movement import ConcatOp, ReshapeOp, SplitOp, TransposeOp
 from .regions import boundary, verify_operands, verify_yield, yielded_by
+from .tile_chain import CodeChain, code_chains
 from .tile_dead_rows import DeadRowsAttr, verify_dead_rows
 from .tile_depth_first import DepthFirstAttr, verify_depth_first
 
@@ -143,3 +145,14 @@ def _verify_boundary(word: str, outer: Sequence[SSAValue], inner: Sequence[SSAVa
             raise VerifyException(
                 f"{word} {index} is {shape_text(shape_of(inside))} inside and {shape_text(shape_of(outside))} outside"
             )
+
+
+def chain_in(op: Operation) -> CodeChain | None:
+    """Return the chain that a step computes: that of a tile, or a layer by itself that finds its codes; else None."""
+    if isinstance(op, LinearOp):
+        return CodeChain((op,)) if op.codes is not None else None
+    if not isinstance(op, TileOp):
+        return None
+    *inner, _ = op.body.block.ops
+    chains = code_chains(inner)
+    return chains[0] if len(chains) == 1 and len(chains[0].ops) == len(inner) else None

@@ -1,7 +1,8 @@
 """Dead rows of a tile: rows of a batch that have become zeros, and the layers after which they are dropped.
 
 A row of zeros stays one in a layer that makes zeros of the bias alone: its weights are finite, and its activation of
-each bias is 0. Where all layers from some place on are such, a row that is zero there is zero at the end.
+each bias is 0, or is rounded to the code of 0. Where all layers from some place on are such, a row that is zero there
+is zero at the end.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from xdsl.ir import Block
 from xdsl.utils.exceptions import VerifyException
 
 from ..attributes.activations import activate
+from ..attributes.codes import codes_in
 from ..record import Record
 from .constants import SparseConstantOp, constant_array
 from .layers import LinearOp
@@ -56,6 +58,11 @@ def keeps_zeros(layer: LinearOp) -> bool:
     """Return whether a layer certainly makes a row of zeros of one."""
     if layer.activation is not None and layer.activation.kind not in EXACT_ZEROS:
         return False
+    if layer.times is not None:
+        multiplier = constant_array(layer.times)
+        return multiplier is not None and not np.any(
+            layer.on_codes.results(layer.on_codes.added, multiplier, codes_in(layer.result.type))
+        )
     values = _weights(layer)
     bias = np.zeros(1, dtype=np.float32) if layer.bias is None else constant_array(layer.bias)
     if values is None or bias is None or not np.isfinite(values).all():

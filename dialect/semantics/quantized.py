@@ -35,10 +35,7 @@ def run_layer(layer: QuantizedLayer, steps: Floats, parameters: Sequence[Floats]
     # integers of up to 53 bits are doubles, whose products are fast; sums wrap around as those of 32 bits do
     sums = (steps.astype(np.float64) @ weight.astype(np.float64) + bias).astype(np.int64)
     totals = sums.astype(np.int32).astype(np.float32)
-    if codes is not None:
-        return _next_steps(layer, totals, multiplier.astype(np.float32), codes)
-    values = totals * multiplier.astype(np.float32)
-    return values if layer.activation is None else activate(layer.activation, values)
+    return layer.results(totals, multiplier.astype(np.float32), codes)
 
 
 def dynamic_steps(x: Floats) -> tuple[Floats, np.float32]:
@@ -56,17 +53,3 @@ def run_dynamic_layer(layer: QuantizedLayer, steps: Floats, scale: np.float32, p
     values = sums.astype(np.int64).astype(np.int32).astype(np.float32) * (scale * multiplier.astype(np.float32))
     values = values + bias.astype(np.float32)
     return values if layer.activation is None else activate(layer.activation, values)
-
-
-def _next_steps(layer: QuantizedLayer, totals: Floats, multiplier: Floats, codes: CodesAttr) -> Floats:
-    if layer.rounds_sums:
-        steps = codes.steps(np.multiply(totals, multiplier / np.float32(codes.scale), dtype=np.float32))
-        return steps if layer.activation is None else np.maximum(steps, 0)
-    values = totals * multiplier
-    assert layer.activation is not None
-    return codes.steps(activate(layer.activation, values) / np.float32(codes.scale))
-
-
-def constant_steps(layer: QuantizedLayer, bias: Floats, multiplier: Floats, codes: CodesAttr) -> Floats:
-    """Return code - zero of the neurons of a layer whose sums are its biases, for the codes of the next layer."""
-    return _next_steps(layer, bias.astype(np.float32), multiplier.astype(np.float32), codes)

@@ -7,12 +7,11 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from ...dialect.ops.code_chain import chain_in
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.movement import ReshapeOp
 from ...dialect.ops.regions import YieldOp
-from ...dialect.ops.tile import TileOp
+from ...dialect.ops.tile import TileOp, chain_in
 from ...dialect.provenance import node_name
 from ...dialect.shape_inference import symbolic_shapes
 from ...dialect.symbolic_sizes import NAME, Size, SymbolicShape, product

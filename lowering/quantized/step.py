@@ -1,12 +1,13 @@
 """Quantized layers as a step of a program: rows of floats, or of codes, become bytes, layer by layer, and either again.
 
 Some rows go through all layers before the next ones do. Hidden neurons lie in the order of their panels, by which the
-weights of the next layer are packed.
+weights of the next layer are packed. Where dead rows are dropped, layers are in stages, between which that is done.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -14,33 +15,33 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.codes import CodesAttr
-from ...dialect.ops.code_chain import CodeChain, chain_in
 from ...dialect.ops.constants import constant_array, constant_matrix
 from ...dialect.ops.quantized_layers import QuantizedLayer
+from ...dialect.ops.tile import chain_in
+from ...dialect.ops.tile_chain import CodeChain
 from ...dialect.symbolic_sizes import Size, product
 from ...dialect.tensors import shape_of
 from ...kernels import byte_lookup, byte_quads
 from ...kernels.byte_lookup import VECTOR, LookupForm, by_length, by_length_in_vectors
 from ...kernels.byte_quads import COLUMNS, QUAD, QuadForm, block_quads
 from ...kernels.byte_times import FORMS, WINDOWS
+from ...kernels.tile_widths import BYTE_ROWS
 from ...sparse.csr import CscMatrix, Indices
 from ..cpu_target import CpuTarget
 from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable, Packing, SizeTable
 from ..llvm.flow import branch, call, loop
 from ..llvm.transposition import columns_to_rows, rows_to_columns
-from ..llvm.values import FLOAT_BYTES, Bytes, Floats, Number, Pointers, Value
+from ..llvm.values import BYTE, FLOAT_BYTES, Bytes, Floats, Number, Pointers, Value
 from ..program import TiledRows, TileTime
 from .byte_lanes import lookup_form, multiplies_bytes
 from .byte_rows import Strided, copy_codes, placed_codes, quantizing
 from .found_codes import FoundCodes, find_codes, found_bytes
+from .live_rows import LiveRows, drop_dead, dropping_layers, live_bytes, write_live
 from .lookup_layer import LayerEnd, lookup_layer
 from .quad_ends import lines_to_words, words_to_lines
 from .quad_layer import Blocks, quad_layer
 from .rounding import WORDS, CodeBounds
-
-MOST_ROWS: Final = 64
-"""Rows that go through the layers together: what they read of a layer is read once for all of them."""
 
 WIDE_LANES: Final = 16
 """Lanes of the vectors whose registers hold the sums of quads: one each, or two."""
@@ -66,12 +67,23 @@ def quantized_tiles() -> TiledRows:
     return TiledRows((TileTime(SHARED_ROWS, 1, ROWS_US),), 1)
 
 
-def quantized_scratch_bytes(chain: CodeChain) -> int:
+def quantized_scratch_bytes(op: Operation, chain: CodeChain) -> int:
     """Return the bytes of scratch memory that a thread needs."""
+    return _live_offset(chain) + (live_bytes(_result_bytes(chain)) if dropping_layers(op) else 0)
+
+
+def _result_bytes(chain: CodeChain) -> int:
+    """Return the bytes of a row of the result."""
+    return chain.layers[-1].outputs * (1 if chain.yields_bytes else FLOAT_BYTES)
+
+
+def _live_offset(chain: CodeChain) -> int:
+    """Return the bytes of scratch memory before that of live rows."""
     widest = max(layer.outputs for layer in chain.layers)
     # a layer whose codes are found at each call yields floats
     rows = COLUMNS * (chain.layers[-1].outputs + QUAD) if chain.yields_bytes else 0
-    return _found_offset(chain) + (found_bytes(_padded(widest)) if chain.is_dynamic else rows)
+    used = _found_offset(chain) + (found_bytes(_padded(widest)) if chain.is_dynamic else rows)
+    return -(-used // LINE) * LINE
 
 
 def _found_offset(chain: CodeChain) -> int:
@@ -116,7 +128,7 @@ def _blocks(chain: CodeChain) -> int:
 
 
 def _row_bytes(chain: CodeChain) -> int:
-    return MOST_ROWS * sum(_stride(layer.inputs) for layer in chain.layers)
+    return BYTE_ROWS * sum(_stride(layer.inputs) for layer in chain.layers)
 
 
 def _word_bytes(features: int) -> int:
@@ -150,9 +162,9 @@ class QuantizedStep:
         if self.values is not None:
             # every thread finds it by itself: they would otherwise have to meet in between
             self._emit_range(x, self.values)
-        with loop(end - begin, MOST_ROWS) as done:
+        with loop(end - begin, BYTE_ROWS) as done:
             row = begin + done
-            count = (end - row).smaller(MOST_ROWS)
+            count = (end - row).smaller(BYTE_ROWS)
             source, target = (
                 Strided(buffer.cast(Bytes), row.constant(size * (1 if is_bytes else FLOAT_BYTES))).row(row)
                 for buffer, size, is_bytes in ((x, inputs, chain.reads_bytes), (y, outputs, chain.yields_bytes))
@@ -187,17 +199,39 @@ class QuantizedStep:
         return [*weights, self._found.bias, self._found.multiplier, tail]
 
     def _emit_layers(self, x: Strided, y: Strided, count: Number) -> None:
-        """Emit all layers for some rows, by quads where there are enough of them."""
+        """Emit all layers for some rows; rows that are dead behind a stage do not go on."""
+        chain, dropping, buffers = self.chain, dropping_layers(self.op), self._buffers()
+        if not dropping:
+            self._emit_stage(range(len(chain.layers)), x, y, count)
+            return
+        live = LiveRows.at(self.scratch.after(_live_offset(chain)))
+        live.begin(count)
+        size, borders = _result_bytes(chain), [0, *(layer + 1 for layer in dropping), len(chain.layers)]
+        results = Strided(live.results, count.constant(size))
+        for first, end in pairwise(borders):
+            inner = end < len(chain.layers)
+            self._emit_stage(range(first, end), x, buffers[end] if inner else results, live.left[0])
+            if inner:
+                features, zero = chain.layers[end].inputs, chain.layers[end].codes.unsigned_zero
+                call(drop_dead(self.code, features, _stride(features)), buffers[end].address, _byte(count, zero), live)
+        zero = chain.output.zero if chain.yields_bytes and chain.output is not None else 0
+        call(write_live(self.code, size), y, _byte(count, zero), count, live)
+
+    def _emit_stage(self, layers: range, x: Strided, y: Strided, count: Number) -> None:
+        """Emit some layers, by quads where there are enough rows; x has the rows of the first layer of all."""
         buffers = self._buffers()
+        are_codes = layers.start > 0
+        source = buffers[layers.start] if are_codes or not self._are_words else x
 
         def few() -> None:
-            self._emit_codes(x, buffers[0], count)
-            self._emit_lookups(buffers, y, count)
+            if not are_codes:
+                self._emit_codes(x, buffers[0], count)
+            self._emit_lookups(layers, y, count)
 
         def many() -> None:
-            if not self._are_words:
+            if not are_codes and not self._are_words:
                 self._emit_codes(x, buffers[0], count)
-            self._emit_quads(x if self._are_words else buffers[0], y, count)
+            self._emit_quads(layers, source, y, count)
 
         if has_quads(self.chain, self.code.target):
             branch(count >= _least_columns(self.chain), many, few)
@@ -214,45 +248,57 @@ class QuantizedStep:
     def _form(self) -> LookupForm:
         return lookup_form(self.code.target)
 
-    def _emit_lookups(self, buffers: Sequence[Strided], y: Strided, count: Number) -> None:
-        for index, (source, target) in enumerate(zip(buffers, [*buffers[1:], y], strict=True)):
+    def _emit_lookups(self, layers: range, y: Strided, count: Number) -> None:
+        buffers = self._buffers()
+        for index in layers:
+            source, target = buffers[index], y if index == layers[-1] else buffers[index + 1]
             stride = _stride(self.chain.layers[index].inputs)
             function = lookup_layer(self.code, self._form, layer_end(self.chain, index), stride, self.chain.kernel)
             packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index))
             call(function, source.address, target, self._with_found(packed), count)
-        if _reorders_outputs(self.chain, self._form):
+        if layers.stop == len(self.chain.layers) and _reorders_outputs(self.chain, self._form):
             (places,) = self._pointers("places", len(self.chain.layers) - 1, _places)
             vectors = self.chain.layers[-1].outputs // VECTOR
             call(placed_codes(self.code, vectors), y, places, count)
 
-    def _emit_quads(self, x: Strided, y: Strided, count: Number) -> None:
-        """Emit all layers for 64 columns, the last ones of which may repeat one."""
+    def _emit_quads(self, chosen: range, x: Strided, y: Strided, count: Number) -> None:
+        """Emit layers for 64 columns, the last ones of which may repeat one."""
         layers, quads = self.chain.layers, _quad_form(self.chain)
         offsets = np.cumsum([_row_bytes(self.chain), *(_word_bytes(layer.inputs) for layer in layers)])
         *words, sums = (self.scratch.after(int(offset)) for offset in offsets)
         # rows of words of four codes become columns
-        features = -(-layers[0].inputs // QUAD)
-        call(rows_to_columns(self.code, COLUMNS), x.address, words[0], x.stride // QUAD, features, count, COLUMNS)
+        first, features = words[chosen.start], -(-layers[chosen.start].inputs // QUAD)
+        call(rows_to_columns(self.code, COLUMNS), x.address, first, x.stride // QUAD, features, count, COLUMNS)
         if quads.scattered:
-            call(words_to_lines(self.code), words[0], features)
-        made = self.scratch.after(int(offsets[-1]) + _sum_bytes(self.chain))
-        for index, (source, target) in enumerate(zip(words, [*words[1:], made], strict=True)):
+            call(words_to_lines(self.code), first, features)
+        words.append(self.scratch.after(int(offsets[-1]) + _sum_bytes(self.chain)))
+        for index in chosen:
+            source, target = words[index], words[index + 1]
             blocks = _blocks(self.chain)
             inputs = Blocks(blocks, block_quads(layers[index].inputs, blocks))
             function = quad_layer(self.code, WIDE_QUADS, layer_end(self.chain, index), inputs, quads)
             packed = self._pointers("quads", index, partial(_packed_quads, index))
             call(function, source, sums, target, self._with_found(packed))
-            if self.chain.yields_bytes if target is made else not quads.scattered:
+            leaves = index == chosen[-1]
+            if self._are_codes_behind(index) if leaves else not quads.scattered:
                 call(lines_to_words(self.code), target, -(-layers[index].outputs // QUAD))
-        self._emit_rows(made if self.chain.yields_bytes else sums, y, count)
+        last = chosen[-1]
+        self._emit_rows(last, words[last + 1] if self._are_codes_behind(last) else sums, y, count)
 
-    def _emit_rows(self, sums: Bytes, y: Strided, count: Number) -> None:
-        """Emit the rows of what columns hold: floats, or words of four codes each."""
-        outputs = self.chain.layers[-1].outputs
-        words = -(-outputs // QUAD) if self.chain.yields_bytes else outputs
-        is_whole = not self.chain.yields_bytes or outputs % QUAD == 0
+    def _are_codes_behind(self, index: int) -> bool:
+        """Whether a layer yields bytes, not floats."""
+        return index < len(self.chain.layers) - 1 or self.chain.yields_bytes
+
+    def _emit_rows(self, index: int, sums: Bytes, y: Strided, count: Number) -> None:
+        """Emit the rows of what columns hold behind a layer: floats, or words of four codes each."""
+        outputs, are_codes = self.chain.layers[index].outputs, self._are_codes_behind(index)
+        words = -(-outputs // QUAD) if are_codes else outputs
+        # rows between layers have room behind them
+        is_inner = index < len(self.chain.layers) - 1
+        is_whole = is_inner or not are_codes or outputs % QUAD == 0
         rows = y.address if is_whole else self.scratch.after(_found_offset(self.chain))
-        call(columns_to_rows(self.code, COLUMNS), sums, rows, words, words, count, COLUMNS)
+        stride = _stride(outputs) // QUAD if is_inner else words
+        call(columns_to_rows(self.code, COLUMNS), sums, rows, stride, words, count, COLUMNS)
         if not is_whole:
             call(copy_codes(self.code, outputs, signed=False), rows, QUAD * words, y, count)
 
@@ -261,11 +307,16 @@ class QuantizedStep:
         for layer in self.chain.layers:
             stride = _stride(layer.inputs)
             buffers.append(Strided(self.scratch.after(offset), self.scratch.constant(stride)))
-            offset += MOST_ROWS * stride
+            offset += BYTE_ROWS * stride
         return buffers
 
     def _pointers(self, kind: str, index: int, packing: Packing) -> list[Bytes]:
         return self.constants.pointers(self.table, (self.op, kind, index), packing, self.op)
+
+
+def _byte(place: Number, value: int) -> Number:
+    """Return a byte, of a code of either kind, as an argument."""
+    return place.constant(value & 0xFF).narrow(BYTE)
 
 
 def layer_end(chain: CodeChain, index: int) -> LayerEnd:
@@ -298,8 +349,9 @@ def _input_bounds(op: Operation | None) -> list[NDArray[np.generic]]:
 def _packed_lookups(form: LookupForm, index: int, op: Operation | None) -> list[NDArray[np.generic]]:
     """Return the arrays of `lookup_layer.Packed` for a layer of `op`."""
     chain = chain_of(op)
-    before = by_length(weight_of(chain.layers[index - 1])) if index else np.arange(chain.layers[0].inputs)
-    order = _order(chain, index, form)
+    inputs: Indices = np.arange(chain.layers[index].inputs)
+    before = _order(op, chain, index - 1, form) if index else inputs
+    order = _order(op, chain, index, form)
     panels = byte_lookup.pack(weight_of(chain.layers[index]), form, order, np.argsort(before))
     return [*panels, *_outputs(chain, index, order, form.lanes)]
 
@@ -332,9 +384,14 @@ def _outputs(chain: CodeChain, index: int, order: Indices, unit: int) -> list[ND
     return [np.pad(bias, padding), np.pad(multiplier[order], padding), bounds]
 
 
-def _order(chain: CodeChain, index: int, form: LookupForm) -> Indices:
-    """Return the order in which panels have the outputs of a layer; those of the last one stay near their places."""
+def _order(op: Operation | None, chain: CodeChain, index: int, form: LookupForm) -> Indices:
+    """Return the order in which panels have the outputs of a layer; those of the last one stay near their places.
+
+    So do those of a stage whose next one may go by quads.
+    """
     weight = weight_of(chain.layers[index])
+    if index in dropping_layers(op) and _wants_quads(chain) and form.bytewise:
+        return np.arange(weight.shape[1])
     if index < len(chain.layers) - 1:
         return by_length(weight)
     return by_length_in_vectors(weight) if _reorders_outputs(chain, form) else np.arange(weight.shape[1])

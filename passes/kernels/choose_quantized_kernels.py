@@ -28,10 +28,10 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from ...dialect.attributes.kernels import KernelAttr
-from ...dialect.ops.code_chain import CodeChain, code_chains
 from ...dialect.ops.constants import constant_matrix
 from ...dialect.ops.images import QuantizedConv2dOp, image_shape
 from ...dialect.ops.quantized_layers import QuantizedLayer
+from ...dialect.ops.tile_chain import CodeChain, code_chains
 from ...dialect.tensors import shape_of
 from ...kernels.byte_quads import COLUMNS, LEAST_COLUMNS
 from ...kernels.byte_times import (

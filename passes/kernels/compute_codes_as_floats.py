@@ -32,11 +32,11 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.attributes.codes import CodesAttr, codes_in
-from ...dialect.ops.code_chain import CodeChain, code_chains
 from ...dialect.ops.constants import ConstantOp, constant_array, constant_matrix
 from ...dialect.ops.elementwise import ActivateOp, ConvertOp, DivOp, MulOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.quantized_layers import GREATEST_BIAS, QuantizedLayer
+from ...dialect.ops.tile_chain import CodeChain, code_chains
 from ...dialect.provenance import origin_of, set_provenance
 from ..analysis.weights import Floats
 from ..rewriting.erase_unused import erase_unused

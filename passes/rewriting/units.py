@@ -29,7 +29,6 @@ from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dO
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.quantized_layers import GREATEST_BIAS, GREATEST_WEIGHT
 from ...dialect.semantics.interpreter import evaluate
-from ...dialect.semantics.quantized import constant_steps
 from ...dialect.tensors import f32_tensor, shape_of
 from ..analysis.finiteness import is_partial, nonfinite_values
 from ..analysis.per_feature_constants import featurewise_operands
@@ -185,7 +184,7 @@ class Units:
             values = np.full(self.count, np.nan)
             # values of other activations, and floats, are rounded
             if codes is not None and op.on_codes.rounds_sums:
-                values = constant_steps(op.on_codes, bias, _array(op.times), codes).astype(np.float64)
+                values = op.on_codes.results(bias, _array(op.times), codes).astype(np.float64)
             return [values] * len(self.readers)
         held: dict[SSAValue, Doubles] = {op.result: _activated(op.activation, self.layer.bias)}
         for step in self.steps:

@@ -23,10 +23,11 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from ...dialect.ops.layers import LinearOp
-from ...dialect.ops.tile import TileOp
+from ...dialect.ops.tile import TileOp, chain_in
 from ...dialect.ops.tile_chain import chain_of
 from ...dialect.ops.tile_dead_rows import DeadRowsAttr, first_kept_zero
 from ...dialect.tensors import shape_of
+from ...kernels.tile_widths import BYTE_ROWS
 
 WIDTHS: Final = (48, 32, 16)
 """Columns of a tile, the most first: three or two vectors of 16 fill the registers beside those of eight rows."""
@@ -58,9 +59,11 @@ class DropDeadRows(ModulePass):
     def _dropped(self, tile: TileOp) -> DeadRowsAttr | None:
         layers = chain_of(tile.body.block)
         dropping = dropping_layers(first_kept_zero(layers), len(layers))
-        # the memory of results is cleared by who calls; values in between have nobody who does
-        returned = any(isinstance(use.operation, ReturnOp) for use in tile.outputs[0].uses)
-        return DeadRowsAttr(dropping, self._width(layers)) if dropping and returned else None
+        on_codes = chain_in(tile) is not None
+        # the memory of floats is cleared by who calls; values in between have nobody who does
+        cleared = on_codes or any(isinstance(use.operation, ReturnOp) for use in tile.outputs[0].uses)
+        width = BYTE_ROWS if on_codes else self._width(layers)
+        return DeadRowsAttr(dropping, width) if dropping and cleared else None
 
     def _width(self, layers: Sequence[LinearOp]) -> int:
         rows = max(sum(shape_of(layer.weight)) for layer in layers)

@@ -44,19 +44,19 @@ from ...dialect.attributes.codes import code_tensor, codes_in
 from ...dialect.attributes.kernels import KernelAttr
 from ...dialect.attributes.schedule import ScheduleAttr
 from ...dialect.ops.axis_maps import RowMajor, RowWise, axis_map_of
-from ...dialect.ops.code_chain import code_chains
 from ...dialect.ops.constants import ConstantOp
 from ...dialect.ops.elementwise import ConvertOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.tile import TileOp, tile_type
+from ...dialect.ops.tile_chain import code_chains
 from ...dialect.provenance import copy_provenance, node_name
 from ...dialect.symbolic_sizes import Size
 from ...dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from ...kernels.families import takes_any_rows
 from ...kernels.tile_costs import boundary_us
-from ...kernels.tile_widths import REPLACING, TILE_WIDTHS, WIDTHS, widths_in_use
+from ...kernels.tile_widths import BYTE_ROWS, REPLACING, TILE_WIDTHS, WIDTHS, widths_in_use
 from ..analysis.clusters import boundary_of, clusters_of
 from ..analysis.dominance import moving_ops
 from ..analysis.layer_times import kernel_us, rows_at
@@ -149,9 +149,6 @@ class TileBuilder:
             output.replace_all_uses_with(replacement)
         return reshapes
 
-
-BYTE_ROWS: Final = 64
-"""Rows of a tile of bytes, or fewer."""
 
 WORTH_REPLACING: Final = 0.97
 """Share of the time of a column in the widest tiles below which narrower ones, more of them, take their place."""

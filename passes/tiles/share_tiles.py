@@ -31,10 +31,9 @@ from xdsl.utils.exceptions import PassFailedException
 
 from ...dialect.attributes.schedule import ScheduleAttr
 from ...dialect.ops.axis_maps import axis_map_of
-from ...dialect.ops.code_chain import chain_in
 from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.layers import LinearOp
-from ...dialect.ops.tile import TileOp
+from ...dialect.ops.tile import TileOp, chain_in
 from ...dialect.tensors import shape_of
 from ...kernels.families import FAMILIES
 from ...kernels.family import SHARE

@@ -12,22 +12,28 @@ from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.frontend.errors import UnsupportedModelError
-from redpebble.kernels.byte_times import QUADS
+from redpebble.kernels.byte_times import QUADS, SCATTERED
+from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.deployment.partition_neurons import PartitionNeurons
 from redpebble.passes.deployment.split_components import SplitComponents
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
 from redpebble.passes.kernels.compute_codes_as_floats import ComputeCodesAsFloats
 from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
+from redpebble.passes.tiles.drop_dead_rows import DropDeadRows
 from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.passes.tiles.share_tiles import ShareTiles
 from redpebble.runtime.jit import host_target
 from tests.support.lowering_modules import Floats, native
-from tests.support.quantized_layers import CODES, RELU, TANH, Layers, inputs
+from tests.support.quantized_layers import CODES, RELU, TANH, Layers, best_form_first, inputs
 
 ROWS = 70
+
+ZEROS = [CodesAttr("u8", 0.02, 128), *(CodesAttr("u8", 0.03, zero) for zero in (0, 7, 0)), CodesAttr("u8", 0.05, 3)]
+BYTES = [*ZEROS[:-1], CodesAttr("s8", 0.05, -5)]
 
 
 def after(layers: Layers, *passes: ModulePass) -> ModuleOp:
@@ -113,6 +119,35 @@ def test_threads_share_a_tile_of_codes() -> None:
     x = inputs(ROWS, 1024)
     for rows in (1, 9, ROWS):
         assert np.array_equal(results(module, x[:rows], threads=2), layers.expected(x)[:rows])
+
+
+@best_form_first
+@pytest.mark.parametrize("kernels", ["", QUADS, SCATTERED])
+@pytest.mark.parametrize("codes", [ZEROS, ZEROS[:-1], BYTES], ids=["rounded", "values", "bytes"])
+def test_dead_rows_are_dropped(target: CpuTarget, kernels: str, codes: list[CodesAttr]) -> None:
+    of_bytes = codes is BYTES
+    layers = Layers([66, 80, 51, 67, 35], codes, RELU, quads=kernels, of_bytes=of_bytes, windows=True)
+    for bias in layers.biases:
+        bias[:] = -np.abs(bias) - 35_000
+    module = after(layers, FormTiles(), DropDeadRows())
+    (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
+    assert tile.dead_rows == DeadRowsAttr([0, 1, 2], 64)
+    network = native(module, target, 2)
+    # rows of small to large values: some die at once, some on the way, some never
+    x = 2 * inputs(200, 66) * np.random.default_rng(3).random((200, 1), np.float32)
+    given = np.clip(40 * x + 128, 0, 255).astype(np.uint8) if of_bytes else x
+    expected = layers.expected_codes(given.astype(np.int64)) if of_bytes else layers.expected(x)
+    alive = np.count_nonzero((expected != (codes[-1].zero if of_bytes else 0)).any(axis=1))
+    assert 20 < alive < 150
+    for rows in (0, 1, 7, 17, 64, 65, 200):
+        assert np.array_equal(network.run(None, {"x0": given[:rows]})[0], expected[:rows])
+
+
+def test_no_rows_are_dropped_whose_codes_come_to_something() -> None:
+    layers = Layers([66, 80, 51], ZEROS[:3], RELU)
+    layers.biases[1][0] = 10**6
+    (tile,) = [op for op in after(layers, FormTiles(), DropDeadRows()).walk() if isinstance(op, TileOp)]
+    assert tile.dead_rows is None
 
 
 def test_components_are_split() -> None:
