@@ -11,6 +11,7 @@ from .attributes import (
     activations,
     codes,
     depth_first_order,
+    few_bits,
     io_bounds,
     kernels,
     partition,
@@ -65,6 +66,7 @@ OPS: Final = (
 ATTRIBUTES: Final = (
     activations,
     codes,
+    few_bits,
     tensors,
     kernels,
     io_bounds,

@@ -24,7 +24,7 @@ from xdsl.parser import AttrParser
 from xdsl.utils.exceptions import VerifyException
 from xdsl.utils.hints import isa
 
-from .record import Codec, Record
+from .record import Codec, Record, written
 
 F32Tensor = TensorType[Float32Type]
 """The type of every activation: `tensor<?x64xf32>`."""
@@ -140,6 +140,32 @@ def integers(kind: IntegerType) -> Codec:
 
 IndexArray = Annotated[NDArray[np.int64], integers(i64)]
 """Indices in a record."""
+
+
+def _parse_floats(parser: AttrParser) -> NDArray[np.float32]:
+    found = parser.parse_attribute()
+    if not isa(found, DenseIntOrFPElementsAttr[Float32Type]) or len(found.get_shape()) != 1:
+        parser.raise_error("expected dense floats of rank 1")
+    return floats_of(found)
+
+
+def _floats_text(array: NDArray[np.float32]) -> str:
+    return f'dense<"0x{array.tobytes().hex().upper()}"> : tensor<{len(array)}xf32>' if len(array) else NO_FLOATS
+
+
+def _kept_floats(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    kept = np.array(array, dtype="<f4")
+    kept.flags.writeable = False
+    return kept
+
+
+NO_FLOATS: Final = "dense<> : tensor<0xf32>"
+
+FloatArray = Annotated[
+    NDArray[np.float32],
+    written(_parse_floats, _floats_text, convert=_kept_floats, key=lambda array: array.tobytes()),
+]
+"""Floats of rank 1 in a record, in hexadecimal: they read back bit by bit."""
 
 
 def broadcast_shape(left: Shape, right: Shape) -> Shape:

@@ -9,7 +9,7 @@ import onnx_ir
 
 from .fold_model import fold_model, inferred_shapes
 from .folding.known_constants import is_constant
-from .sparse_weights import WEIGHTS_OF_CODES
+from .sparse_weights import PACKED, WEIGHTS_OF_CODES
 
 LONG: Final = 128
 """Size of a free axis that is not the first one: a length."""
@@ -68,6 +68,10 @@ def _name(node: onnx_ir.Node, index: int) -> str:
 
 def _work_of_codes(node: onnx_ir.Node, weight: Shape | None, output: Shape | None) -> dict[str, NodeWork]:
     """Return the work of an operator on codes; ONNX knows no shapes of most, which get one row then."""
+    if node.op_type in PACKED:
+        size = node.attributes["K"].as_int() * node.attributes["N"].as_int()
+        rows = 1 if output is None else prod(output[:-1])
+        return {node.outputs[0].name or "": NodeWork(rows * size, is_linear=True, weights=size)}
     if weight is None or len(weight) < 2 or (len(weight) > 2 and output is None):
         return {}
     size, is_matrix = prod(weight), len(weight) == 2

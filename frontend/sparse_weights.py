@@ -4,7 +4,7 @@ Models are looked at as they come: weights may lie in Constant nodes, behind a T
 Where nothing tells how many zeros a weight has, it counts as one that has enough.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -42,9 +42,13 @@ LAYERS: Final[Mapping[tuple[str, str], Places]] = {
     ("com.microsoft", "Attention"): Places((1,)),
     ("com.microsoft", "DynamicQuantizeMatMul"): Places((1,), 3),
     ("com.microsoft", "MatMulIntegerToFloat"): Places((1,), 5),
+    ("com.microsoft", "MatMulNBits"): Places((1,), 3),
     ("com.microsoft", "QGemm"): Places((3,), 5),
 }
 """Operators that gain by zeros in their weights."""
+
+PACKED: Final = frozenset({"MatMulNBits"})
+"""Operators whose codes are packed: of four bits two a byte, and the zeros of their groups likewise."""
 
 WEIGHTS_OF_CODES: Final = {operator: places.weights[0] for (_, operator), places in LAYERS.items() if places.zero >= 0}
 """Operator on codes -> the input that is its weight."""
@@ -120,6 +124,12 @@ def weight_zeros(node: "onnx_ir.Node", version: int) -> float | None:
 
     inputs = [*node.inputs, *[None] * 6]
     places = LAYERS.get((node.domain, node.op_type), Places((0, 1)))
+    if node.op_type in PACKED:
+        value = inputs[places.weights[0]]
+        if value is None or inputs[places.zero] is not None or not is_constant(value, version):
+            return None
+        assert value.const_value is not None
+        return packed_zeros(array_blocks(value.const_value.numpy()))
     if places.zero >= 0:
         axis = 0 if (node.domain, node.op_type) in CONVOLUTIONS else -1
         return zero_share(inputs[places.weights[0]], inputs[places.zero], version, axis)
@@ -146,6 +156,9 @@ class _Look:
         if places is None:
             return None
         zero = node.inputs[places.zero] if 0 <= places.zero < len(node.inputs) else None
+        if node.operator in PACKED:
+            constant = self._graph.constants.get(node.inputs[places.weights[0]])
+            return 1.0 if constant is None or zero else packed_zeros(constant.blocks())
         weights = [node.inputs[index] for index in places.weights if index < len(node.inputs)]
         return max((self._share(value, zero) for value in weights if self._is_weight(value)), default=None)
 
@@ -210,6 +223,22 @@ class _Look:
         axes = [axis for axis, extent in enumerate(constant.shape) if extent == zeros.size]
         found = (np.count_nonzero(codes != zeros.reshape(-1, *[1] * (codes.ndim - 1 - axis))) for axis in axes)
         return 1.0 - min(map(int, found), default=0) / size
+
+
+def packed_zeros(blocks: Iterable[Values]) -> float:
+    """Return a share of zeros that packed codes, whose zero is the middle one, do not exceed: of four or eight bits."""
+    found, size = np.zeros(3, np.int64), 0
+    for block in blocks:
+        size += block.size
+        found += [
+            np.count_nonzero(part) for part in (block == EIGHT_BITS, block & 15 == FOUR_BITS, block >> 4 == FOUR_BITS)
+        ]
+    return max(int(found[0]), int(found[1:].sum()) / 2) / max(1, size)
+
+
+FOUR_BITS: Final = 8
+EIGHT_BITS: Final = 128
+"""The middle codes."""
 
 
 def _nonzero(constant: Constant, zero: Values) -> int:

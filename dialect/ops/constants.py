@@ -14,6 +14,7 @@ from xdsl.traits import ConstantLike, HasFolder, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ...sparse.csr import CscMatrix
+from ..attributes.few_bits import FewBitsAttr
 from ..attributes.row_panels import PanelsAttr
 from ..attributes.structure_facts import FactAttr
 from ..tensors import (
@@ -99,21 +100,23 @@ class SparseConstantOp(IRDLOperation):
     values = prop_def(DenseIntOrFPElementsAttr[Float32Type])
     panels = opt_prop_def(PanelsAttr)
     facts = opt_prop_def(ArrayAttr[FactAttr])
+    few_bits = opt_prop_def(FewBitsAttr)
     result = result_def(F32_TENSOR)
 
     traits = traits_def(Pure())
     custom_directives = (Floats,)
     assembly_format: ClassVar = (
         "`pointers` qualified($pointers) `rows` qualified($rows) `values` custom<Floats>($values) "
-        "(`panels` $panels^)? (`facts` $facts^)? attr-dict `:` type($result)"
+        "(`panels` $panels^)? (`facts` $facts^)? (`few_bits` $few_bits^)? attr-dict `:` type($result)"
     )
 
-    def __init__(self, weight: CscMatrix) -> None:
+    def __init__(self, weight: CscMatrix, few_bits: FewBitsAttr | None = None) -> None:
         super().__init__(
             properties={
                 "pointers": dense_indices(weight.pointers),
                 "rows": dense_indices(weight.rows),
                 "values": dense_floats(weight.values),
+                "few_bits": few_bits,
             },
             result_types=[f32_tensor(weight.shape, SparsityAttr(len(weight.values)))],
         )
@@ -142,6 +145,9 @@ class SparseConstantOp(IRDLOperation):
         if self.panels is not None and np.any(self.panels.outputs >= shape[1]):
             raise VerifyException(f"expected panels of {shape[1]} outputs, got output {self.panels.outputs.max()}")
         _verify_csc(shape[0], indices_of(self.pointers), indices_of(self.rows))
+        if self.few_bits is not None and len(self.few_bits.scales) != shape[1] * self.few_bits.groups(shape[0]):
+            groups = shape[1] * self.few_bits.groups(shape[0])
+            raise VerifyException(f"expected {groups} scales, got {len(self.few_bits.scales)}")
 
 
 def _verify_size(elements: DenseIntOrFPElementsAttr[Float32Type] | DenseIntOrFPElementsAttr[IntegerType]) -> None:
@@ -197,3 +203,8 @@ def constant_array(value: SSAValue) -> NDArray[np.float32] | None:
             return op.weight.to_dense()
         case _:
             return None
+
+
+def few_bits_of(value: SSAValue) -> FewBitsAttr | None:
+    """Return how the entries of a weight are codes of few bits, or None where they are not."""
+    return value.owner.few_bits if isinstance(value.owner, SparseConstantOp) else None

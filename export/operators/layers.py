@@ -13,11 +13,13 @@ import onnx_ir as ir
 from xdsl.ir import Operation
 
 from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.constants import few_bits_of
 from ...dialect.ops.grouped_layers import GroupedLayer, GroupedLayersOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.tensors import DYNAMIC, Shape, shape_of
 from ..writing.node_builder import Emitter, NodeBuilder
 from .elementwise import emit_activation
+from .few_bits import emit_few_bits
 from .quantized import emit_linear_on_codes
 
 GEMM_WITHOUT_C = 11
@@ -29,9 +31,13 @@ def emit_linear(op: LinearOp, builder: NodeBuilder) -> tuple[ir.Value]:
     if op.times is not None:
         return emit_linear_on_codes(op, builder)
     x = builder.operand(op.x)
+    few_bits = few_bits_of(op.weight)
     if op.is_rounded:
         x = emit_activation(ActivationAttr("bfloat16"), x, builder)
-    value = _gemm(op, x, builder) if len(shape_of(op.x)) == 2 else _matmul(op, x, builder)
+    if few_bits is not None and not op.is_rounded:
+        value = emit_few_bits(op, few_bits, x, builder)
+    else:
+        value = _gemm(op, x, builder) if len(shape_of(op.x)) == 2 else _matmul(op, x, builder)
     if op.activation is not None:
         value = emit_activation(op.activation, value, builder)
     return (value,)

@@ -6,6 +6,7 @@ A runtime that has our library runs the node natively; any other one inlines the
 import base64
 import hashlib
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +19,7 @@ from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.foreign import INT64
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.tensors import DYNAMIC, shape_of
+from ...frontend.operators.attributes import MICROSOFT
 from ...frontend.reading.model_file import OVERRIDABLE_SINCE
 from ...frontend.reading.raised_opset import raising_obstacle
 from ...sparse.csr import CscMatrix
@@ -154,7 +156,7 @@ def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
         [*operands, *constants.inputs.values()],
         results,
         nodes=builder.nodes,
-        opset_imports={"": constants.opset},
+        opset_imports={"": constants.opset, **_microsoft(builder.nodes)},
         name="sparse_network",
     )
     return NetworkBody(
@@ -166,6 +168,11 @@ def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
         ),
         tuple(_described(value.name, _sizes(outer), outer) for value, outer in zip(results, op.outputs, strict=True)),
     )
+
+
+def _microsoft(nodes: Iterable[ir.Node]) -> dict[str, int]:
+    """Return the operator set of onnxruntime's operators with its version where nodes are some of these."""
+    return {MICROSOFT: 1} if any(node.domain == MICROSOFT for node in nodes) else {}
 
 
 def _described(name: str | None, words: list[str], value: SSAValue) -> onnx.ValueInfoProto:
@@ -249,8 +256,9 @@ class SparseNetworks:
         inputs += [onnx.ValueInfoProto(name=value.name or "") for value in body.graph.inputs[len(inputs) :]]
         nodes = [ir.to_proto(node) for node in body.graph]
         graph = onnx.GraphProto(name="sparse_network", node=nodes, input=inputs, output=body.results)
-        opset = onnx.OperatorSetIdProto(domain="", version=self._original.opset)
-        proto = onnx.ModelProto(ir_version=model.ir_version, graph=graph, opset_import=[opset])
+        versions = {"": self._original.opset, **_microsoft(body.graph)}
+        opsets = [onnx.OperatorSetIdProto(domain=domain, version=version) for domain, version in versions.items()]
+        proto = onnx.ModelProto(ir_version=model.ir_version, graph=graph, opset_import=opsets)
         return proto.SerializeToString(deterministic=True)
 
     def _add_function(self, network: bytes, body: NetworkBody, attributes: list[str], first: str) -> str:

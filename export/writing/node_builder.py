@@ -9,6 +9,7 @@ import onnx_ir as ir
 from xdsl.ir import SSAValue
 
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...frontend.operators.attributes import MICROSOFT
 from ...sparse.csr import CscMatrix
 from ..original import Array
 
@@ -81,6 +82,12 @@ class NodeBuilder:
         made = ir.Node("", operator, inputs, ir.convenience.convert_attributes(attributes), num_outputs=count)
         self.nodes.append(made)
         return made.outputs
+
+    def of_microsoft(self, operator: str, *inputs: ir.Value | None, **attributes: Attribute) -> ir.Value:
+        """Add a node of an operator of onnxruntime's with one output, and return the output."""
+        converted = ir.convenience.convert_attributes(attributes)
+        self.nodes.append(ir.Node(MICROSOFT, operator, inputs, converted, num_outputs=1))
+        return self.nodes[-1].outputs[0]
 
     def scalar(self, number: float) -> ir.Value:
         """Return a constant of rank 0."""

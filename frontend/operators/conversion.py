@@ -12,6 +12,7 @@ import onnx_ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
+from ...dialect.attributes.few_bits import FewBitsAttr
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.movement import ReshapeOp, TransposeOp
 from ...dialect.provenance import set_provenance
@@ -179,12 +180,14 @@ class Conversion:
         self.constants[key if name else f"{variant}:#{len(self.constants)}"] = op
         return op.result
 
-    def emit_sparse(self, weight: Callable[[], CscMatrix], name: str, variant: str) -> SSAValue:
+    def emit_sparse(
+        self, weight: Callable[[], CscMatrix], name: str, variant: str, few_bits: FewBitsAttr | None = None
+    ) -> SSAValue:
         """Return a sparse weight as `emit_constant` does; it is made only where there is none yet."""
         key = f"{variant}:{name}"
         known = self.scope.emitted_constant(key) or self.constants.get(key)
         if known is None:
-            known = self.constants[key] = SparseConstantOp(weight())
+            known = self.constants[key] = SparseConstantOp(weight(), few_bits)
             set_provenance(known, "", [name])
         return known.result
 

@@ -8,6 +8,7 @@ from .attention.fused import FUSED_ATTENTION_CONVERTERS
 from .conversion import Converter
 from .dequantized import DEQUANTIZING_CONVERTERS
 from .elementwise import ELEMENTWISE_CONVERTERS
+from .few_bits import FEW_BITS_CONVERTERS
 from .linear import convert_gemm, convert_matmul
 from .message_passing.sums import GRAPH_CONVERTERS
 from .movement import MOVEMENT_CONVERTERS
@@ -27,6 +28,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
     {
         **DEQUANTIZING_CONVERTERS,
         **ELEMENTWISE_CONVERTERS,
+        **FEW_BITS_CONVERTERS,
         ("", "Gemm"): quantized_or(convert_gemm, convert_product),
         ("", "MatMul"): quantized_or(convert_matmul, convert_product),
         ("", "Mul"): quantized_or(quantized_or(ELEMENTWISE_CONVERTERS["", "Mul"], convert_scaled_conv), convert_scaled),
@@ -48,6 +50,7 @@ LAYERS: Final = frozenset(
         ("", "Conv"),
         ("", "Gemm"),
         ("", "MatMul"),
+        *FEW_BITS_CONVERTERS,
         *FUSED_ATTENTION_CONVERTERS,
         *GRAPH_CONVERTERS,
         *DEQUANTIZING_CONVERTERS,

@@ -38,7 +38,7 @@ from xdsl.utils.exceptions import PassFailedException, VerifyException
 
 from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
 from ...dialect.ops.attention import Attention
-from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.constants import SparseConstantOp, few_bits_of
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp
 from ...dialect.ops.foreign import INT64, ForeignOp
 from ...dialect.ops.graphs import EdgeListOp, OverEdges, OverEdgesOp, SortEdgesOp
@@ -54,6 +54,7 @@ from ...dialect.tensors import DYNAMIC, shape_of
 from ...kernels.activation_prices import activation_us, runtime_activation_us
 from ...kernels.dense_work import OVERHEADS
 from ...kernels.families import is_dense
+from ...kernels.few_bits_times import FewBits
 from ...kernels.image_prices import ImageShares, image_shares
 from ...kernels.machine import DEFAULT_PRICES, Machine, MachineOptions
 from ..analysis.clusters import Cluster, boundary_of, clusters_of
@@ -202,7 +203,7 @@ def _form_networks(func: FuncOp, known: _Known) -> None:
         _form_image_networks(func, image_shares(known.machine), takes_dense=known.takes_dense)
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
-    weight_bytes = sum(4 * _size(op) for op in float_layers(ops))
+    weight_bytes = sum(_weight_bytes(op) for op in float_layers(ops))
     gaining = {op for op in ops if _gains(op, rows, weight_bytes, known)}
     counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
 
@@ -337,7 +338,7 @@ def _decides_codes(op: ActivateOp, gaining: Set[Operation]) -> bool:
     return True
 
 
-def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: int, known: _Known) -> bool:
+def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: float, known: _Known) -> bool:
     """Return whether a layer gains over the runtime, beside so many bytes of dense weights in its function."""
     if op.kernel is None or not isinstance(op.weight.owner, SparseConstantOp):
         return False
@@ -346,8 +347,20 @@ def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: int, known: _Kno
         return not any(map(is_dense, op.kernel.choices.values()))
     fixed = rows.count(op.x).constant or known.rows
     inputs, outputs = shape_of(op.weight)
-    kernels = ChosenKernels(inputs, outputs, op.kernel.choices, us, weight_bytes - 4 * inputs * outputs)
+    other_bytes = weight_bytes - _weight_bytes(op)
+    kernels = ChosenKernels(inputs, outputs, op.kernel.choices, us, other_bytes, _few_bits(op.weight))
     return gains(kernels, [fixed] if fixed else ANY_ROWS, known.machine)
+
+
+def _few_bits(weight: SSAValue) -> FewBits | None:
+    known = few_bits_of(weight)
+    return None if known is None else FewBits(known.bits, known.size, known.may_round_inputs)
+
+
+def _weight_bytes(op: LinearOp) -> float:
+    """Return the bytes of a layer's weight as onnxruntime would read it."""
+    known = _few_bits(op.weight)
+    return 4.0 * _size(op) if known is None else known.bytes(*shape_of(op.weight))
 
 
 def _size(op: LinearOp) -> int:
@@ -371,7 +384,7 @@ def _clusters(ops: Sequence[Operation], counts: Mapping[Operation, Size], rows: 
     return clusters_of(ops, {op: count for op, count in counts.items() if op not in mixed})
 
 
-def _gains(op: Operation, rows: Rows, weight_bytes: int, known: _Known) -> bool:
+def _gains(op: Operation, rows: Rows, weight_bytes: float, known: _Known) -> bool:
     if isinstance(op, LinearOp):
         # layers on codes that gain nothing were left to the runtime
         return op.times is not None or _has_sparse_kernels(op, rows, weight_bytes, known)

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from ...kernels import few_bits_times
 from ...kernels.dense_work import OVERHEADS, rows_share, runtime_times
 from ...kernels.families import FAMILIES, is_dense, takes_any_rows
+from ...kernels.few_bits_times import FewBits
 from ...kernels.machine import DEFAULT_PRICES, Machine
 from ...kernels.tile_widths import MIXED, least_rows, tiles_of
 
@@ -27,6 +29,8 @@ class ChosenKernels(NamedTuple):
     us: Mapping[int, float]
     other_bytes: float = 0.0
     """Bytes of the dense weights that onnxruntime reads between two uses of the layer."""
+    few_bits: FewBits | None = None
+    """The weight of few bits that onnxruntime would read instead of floats."""
 
     def family(self, width: int) -> str:
         """Return the family of a tile of some width."""
@@ -46,6 +50,13 @@ class ChosenKernels(NamedTuple):
             times[rows] = (MIXED if len(formats) > 1 else 1.0) * total
         return times
 
+    def runtime_times(self, counts: Sequence[int], machine: Machine) -> dict[int, float]:
+        """Return the microseconds of some numbers of rows in onnxruntime."""
+        size = self.inputs, self.outputs
+        if self.few_bits is not None:
+            return few_bits_times.runtime_times(self.few_bits, *size, counts, machine, self.other_bytes)
+        return runtime_times(*size, counts, machine, self.other_bytes)
+
     def meets(self, counts: Sequence[int]) -> set[str]:
         """Return the families of the tiles that some numbers of rows are cut into."""
         least = least_rows(dict(sorted(self.us.items())))
@@ -60,7 +71,7 @@ def gains(kernels: ChosenKernels, counts: Sequence[int], machine: Machine) -> bo
     if all(map(is_dense, kernels.meets(counts))):
         return False
     ours = kernels.times(counts, machine)
-    theirs = runtime_times(kernels.inputs, kernels.outputs, counts, machine, kernels.other_bytes)
+    theirs = kernels.runtime_times(counts, machine)
     call = OVERHEADS.get(machine.prices, OVERHEADS[DEFAULT_PRICES]).call
     if any(ours[rows] - theirs[rows] > NOTICED * (call + theirs[rows]) for rows in counts):
         return False

@@ -47,3 +47,23 @@
 
 // CHECK: rows of a column must ascend
 %0 = pebble.sparse_constant pointers dense<[0, 2, 2]> : tensor<3xi64> rows dense<[1, 1]> : tensor<2xi64> values dense<1.0> : tensor<2xf32> : tensor<4x2xf32, #pebble.sparsity<nonzeros = 2>>
+
+// -----
+
+// CHECK: expected 1 scales, got 2
+%0 = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<0> : tensor<1xi64> values dense<1.5> : tensor<1xf32> few_bits <4 bits, groups of 32, accuracy 0, scales dense<[0.5, 0.5]> : tensor<2xf32>, zeros dense<> : tensor<0xi16>> : tensor<4x1xf32, #pebble.sparsity<nonzeros = 1>>
+
+// -----
+
+// CHECK: expected 4 or 8 bits, got 2
+%0 = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<0> : tensor<1xi64> values dense<1.5> : tensor<1xf32> few_bits <2 bits, groups of 32, accuracy 0, scales dense<[0.5]> : tensor<1xf32>, zeros dense<> : tensor<0xi16>> : tensor<4x1xf32, #pebble.sparsity<nonzeros = 1>>
+
+// -----
+
+// CHECK: expected groups of a power of two from 16 on, got 24
+%0 = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<0> : tensor<1xi64> values dense<1.5> : tensor<1xf32> few_bits <4 bits, groups of 24, accuracy 0, scales dense<[0.5]> : tensor<1xf32>, zeros dense<> : tensor<0xi16>> : tensor<4x1xf32, #pebble.sparsity<nonzeros = 1>>
+
+// -----
+
+// CHECK: expected no zeros or 1, got 2
+%0 = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<0> : tensor<1xi64> values dense<1.5> : tensor<1xf32> few_bits <4 bits, groups of 32, accuracy 0, scales dense<[0.5]> : tensor<1xf32>, zeros dense<[1, 2]> : tensor<2xi16>> : tensor<4x1xf32, #pebble.sparsity<nonzeros = 1>>

@@ -1,0 +1,56 @@
+"""Layers of few bits from end to end: native code, sessions, and files that run without our library."""
+
+import numpy as np
+import onnx_ir
+import onnxruntime
+import pytest
+
+import redpebble
+from tests.support.few_bits import FewBits
+
+GAINING = FewBits(512, 96, zeros=0.95, has_bias=True)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        FewBits(100, 21, size=16, has_zeros=True, has_bias=True),
+        FewBits(200, 33, bits=8, size=64),
+        FewBits(70, 5, size=128, accuracy=4),
+        FewBits(96, 40, zeros=1.0),
+        FewBits(96, 20, zeros=0.0, has_zeros=True),
+    ],
+    ids=str,
+)
+def test_compiled_layers_compute_what_the_codes_stand_for(case: FewBits) -> None:
+    compiled = redpebble.compile(case.model)
+    for rows in (0, 1, 7, 17):
+        x = np.random.default_rng(rows).standard_normal((rows, case.inputs), dtype=np.float32)
+        np.testing.assert_allclose(np.asarray(compiled(x)), case.truth(x), rtol=1e-4, atol=1e-5)
+
+
+def test_an_optimized_file_holds_the_codes_and_runs_without_our_library() -> None:
+    before = GAINING.model
+    optimized = redpebble.optimize(before)
+    after = onnx_ir.to_proto(optimized.model)
+    assert [node.op_type for node in after.graph.node] == ["SparseNetwork_0"]
+    (function,) = after.functions
+    assert function.node[0].op_type == "MatMulNBits"
+    assert len(after.SerializeToString()) < 1.1 * len(before.SerializeToString())
+    x = np.random.default_rng(0).standard_normal((7, GAINING.inputs), dtype=np.float32)
+    expected, plain = (
+        np.asarray(onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0])
+        for model in (before, after)
+    )
+    np.testing.assert_array_equal(plain, expected)
+    native = np.asarray(redpebble.session(after).run(None, {"x": x})[0])
+    np.testing.assert_allclose(native, GAINING.truth(x), rtol=1e-4, atol=1e-5)
+
+
+def test_a_dense_one_is_not_written_anew() -> None:
+    before = FewBits(512, 96, zeros=0.2).model
+    optimized = redpebble.optimize(before)
+    after = onnx_ir.to_proto(optimized.model)
+    assert [node.op_type for node in after.graph.node] == ["MatMulNBits"]
+    assert optimized.placement is not None
+    assert optimized.placement.share == 0
