@@ -12,7 +12,7 @@ from ..dialect.ops.attention import Attention
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp
 from ..dialect.ops.graphs import OverEdgesOp
 from ..dialect.ops.images import ImageLayerOp
-from ..dialect.ops.layers import LinearOp
+from ..dialect.ops.layers import LayerNormOp, LinearOp, RmsNormOp
 from ..dialect.ops.sparse_network import SparseNetworkOp
 from ..dialect.provenance import node_key
 from ..dialect.tensors import shape_of
@@ -26,6 +26,10 @@ from .placement import left_alone
 
 MOST_WEIGHTS: Final = 0.99
 """Part of the weights that may be left: constants of a few values come and go with each rewriting."""
+
+
+EXPANDED: Final = LinearOp | Attention | ImageLayerOp | LayerNormOp | OverEdgesOp | RmsNormOp
+"""Ops that a node becomes one of, with others around it, where it is part of a network."""
 
 
 class Extracted(NamedTuple):
@@ -84,7 +88,7 @@ def extracted(
 def _nodes_in_networks(module: ModuleOp) -> set[str]:
     networks = (op for op in module.walk() if isinstance(op, SparseNetworkOp))
     ops = (op for network in networks for op in network.walk())
-    return {node_key(op) for op in ops if isinstance(op, LinearOp | Attention | ImageLayerOp | OverEdgesOp)}
+    return {node_key(op) for op in ops if isinstance(op, EXPANDED)}
 
 
 def has_fewer_weights(after: ModuleOp, before: ModuleOp) -> bool:

@@ -32,6 +32,7 @@ from .kept_nodes import EqualNodes, give_outputs_nodes, operator_text, source_of
 from .operators.attributes import check_attributes
 from .operators.conversion import Conversion, NotCovered, UnknownImage, YieldsCodes
 from .operators.movement import reshaped
+from .operators.normalization import ONE_NODE_NORMALIZATIONS
 from .operators.onnx_types import describe, dimension_names, pebble_type
 from .operators.quantized_operands import stated_codes
 from .operators.scope import ValueScope
@@ -108,6 +109,7 @@ class Translated(NamedTuple):
 
 
 NO_CONVOLUTION: Final = "no sparse convolution gains enough by it"
+NO_NETWORK: Final = "no sparse network stands beside it"
 NO_MOVES: Final = "it would take several operators that move values, and no sparse layer gains by them"
 """The reason why a node on images stays that has code."""
 
@@ -257,6 +259,11 @@ class _Translation:
             # what is only moved to another layout and back gains nothing: it is imported again, as it was
             if not self._has_sparse_convolution or self._whole is None or name in self._whole:
                 raise NotCovered(NO_CONVOLUTION)
+            self._expanded.add(name)
+            return
+        if self._keep_moving and (conversion.node.domain, conversion.node.op_type) in ONE_NODE_NORMALIZATIONS:
+            if self._whole is None or name in self._whole:
+                raise NotCovered(NO_NETWORK)
             self._expanded.add(name)
             return
         over_edges = any(isinstance(op, AttendEdgesOp) for op in ops)

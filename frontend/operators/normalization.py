@@ -10,11 +10,11 @@ from xdsl.ir import SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.attributes.window import WindowAttr
-from ...dialect.ops.elementwise import ActivateOp, MulOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, MulOp
 from ...dialect.ops.images import Pool2dOp
 from ...dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
 from ...dialect.ops.training.gradients import SumRowsOp
-from ...dialect.symbolic_sizes import ONE, SymbolicShape, product
+from ...dialect.symbolic_sizes import ONE, SymbolicShape, broadcast, product
 from ...dialect.tensors import shape_of
 from ..folding.known_sizes import is_known, shape_words
 from .conversion import Conversion, Converter, NotCovered
@@ -123,6 +123,36 @@ def _convert_rms_norm(conversion: Conversion) -> Sequence[SSAValue]:
     return [_with_shape(conversion, result, conversion.sizes(conversion.tensor(0)))]
 
 
+def _convert_skip_norm(
+    op_class: type[LayerNormOp | RmsNormOp], bias_index: int, conversion: Conversion
+) -> Sequence[SSAValue]:
+    """com.microsoft: the sum of two values and of a bias is normalised; output 3 is that sum.
+
+    Raises:
+        NotCovered: mean and deviation (outputs 1 and 2) are read, or a value is repeated along more than one axis.
+    """
+    for output in conversion.node.outputs[1:3]:
+        if output.uses() or output.is_graph_output():
+            raise NotCovered(f"expected the result and the sum alone to be read, got {output.name}")
+    x, skip = conversion.tensor(0), conversion.tensor(1)
+    sizes = conversion.sizes(x)
+    features = (_known_tail(sizes, len(sizes) - 1),)
+    if broadcast(sizes, conversion.sizes(skip)) != sizes:
+        shapes = f"{shape_words(sizes)} and {shape_words(conversion.sizes(skip))}"
+        raise NotCovered(f"expected two values of one shape, got {shapes}")
+    if conversion.has_input(bias_index):
+        # as the operator adds them: first the bias of the layer before it, then what skips that layer
+        x = conversion.emit(AddOp(x, _parameter(conversion, bias_index, features))).result
+    total = conversion.emit(AddOp(x, skip)).result
+    scale, epsilon = _parameter(conversion, 2, features), conversion.number("epsilon", 1e-12)
+    if op_class is RmsNormOp:
+        result = conversion.emit(RmsNormOp(total, scale, epsilon)).result
+    else:
+        shift = _parameter(conversion, 3, features) if conversion.has_input(3) else None
+        result = conversion.emit(LayerNormOp(total, scale, shift, epsilon)).result
+    return [result, total, total, total]
+
+
 def _convert_reduce_sum(conversion: Conversion) -> Sequence[SSAValue]:
     """Return sums over the last axis, or over the one before: what pools the tokens of a text."""
     x, axis = _alone_reduced(conversion, 13)
@@ -211,6 +241,17 @@ NORMALIZATION_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
         ("", "ReduceSum"): _convert_reduce_sum,
         ("", "SimplifiedLayerNormalization"): _convert_rms_norm,
         ("", "Softmax"): partial(_convert_softmax, SoftmaxOp),
+        ("com.microsoft", "SkipLayerNormalization"): partial(_convert_skip_norm, LayerNormOp, 4),
+        ("com.microsoft", "SkipSimplifiedLayerNormalization"): partial(_convert_skip_norm, RmsNormOp, 3),
     }
 )
 """(domain, operator) -> converter."""
+
+ONE_NODE_NORMALIZATIONS: Final = frozenset(
+    {
+        ("", "SimplifiedLayerNormalization"),
+        ("com.microsoft", "SkipLayerNormalization"),
+        ("com.microsoft", "SkipSimplifiedLayerNormalization"),
+    }
+)
+"""Operators that would be written again as several nodes, which take longer: outside of networks they stay."""

@@ -146,6 +146,29 @@ def test_a_model_in_which_nothing_gains_keeps_its_nodes() -> None:
     assert [node.op_type for node in result.model.graph] == [node.op_type for node in proto.graph.node]
 
 
+@pytest.mark.parametrize("density", [1.0, 0.05])
+def test_a_normalized_sum_is_written_out_only_where_a_network_stands_beside_it(density: float) -> None:
+    proto = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 18, "com.microsoft" : 1]>
+        g (float[n,64] x, float[n,64] t) => (float[n,64] y, float[n,64] z) {
+            a, , , b = com.microsoft.SkipSimplifiedLayerNormalization (x, t, g)
+            c = MatMul (a, w)
+            y, , , z = com.microsoft.SkipSimplifiedLayerNormalization (b, c, g)
+        }
+    """)
+    rng = np.random.default_rng(0)
+    weight = np.where(rng.random((64, 64)) < density, rng.standard_normal((64, 64)), 0).astype(np.float32)
+    for name, array in (("g", np.ones(64, np.float32)), ("w", weight)):
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    result = redpebble.optimize(proto)
+    operators = [node.op_type for node in result.model.graph]
+    if density == 1.0:
+        assert operators == [node.op_type for node in proto.graph.node]
+        assert not result.modified
+    else:
+        assert operators == ["SparseNetwork_0"]
+
+
 def test_neurons_that_nothing_needs_are_dropped_without_a_network() -> None:
     rng = np.random.default_rng(0)
     first, second = (rng.standard_normal((64, 64), dtype=np.float32) for _ in range(2))

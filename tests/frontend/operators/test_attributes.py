@@ -47,6 +47,7 @@ CONSTANTS: Mapping[str, Array] = {
     "two": np.array(2.0, np.float32),
     "channels": np.linspace(0.5, 1.5, 4, dtype=np.float32),
     "row": np.linspace(0.5, 1.5, 6, dtype=np.float32),
+    "gains": np.linspace(0.5, 1.5, 16, dtype=np.float32),
     "slope": np.full((4, 1, 1), 0.25, np.float32),
     "kernel": normal(5, 4, 3, 3),
     "w": normal(16, 16),
@@ -134,6 +135,8 @@ TEXTS: Mapping[Key, str] = {
     (MICROSOFT, "QGemm"): "a = QuantizeLinear(r, s, z) y = com.microsoft.QGemm(a, s, z, c, s, cz)",
     (MICROSOFT, "QuantizeLinear"): "a = com.microsoft.QuantizeLinear(r, s, z) y = DequantizeLinear(a, s, z)",
     (MICROSOFT, "QuickGelu"): "y = com.microsoft.QuickGelu(x)",
+    (MICROSOFT, "SkipLayerNormalization"): "y = com.microsoft.SkipLayerNormalization(q, k, gains)",
+    (MICROSOFT, "SkipSimplifiedLayerNormalization"): "y = com.microsoft.SkipSimplifiedLayerNormalization(q, k, gains)",
     (MICROSOFT, "SparseToDenseMatMul"): "y = com.microsoft.SparseToDenseMatMul(sparse, r)",
 }
 """(domain, operator) -> nodes that are accepted, the operator's among them."""

@@ -76,6 +76,56 @@ NORMALIZATIONS: dict[str, tuple[int, str, str, Arrays]] = {
 }
 
 
+SKIP = "com.microsoft.SkipLayerNormalization"
+SIMPLE = "com.microsoft.SkipSimplifiedLayerNormalization"
+PAIR = "(float[n,3,4] x, float[n,3,4] t) => (float[n,3,4] y)"
+SUM = "(float[n,3,4] x, float[n,3,4] t) => (float[n,3,4] y, float[n,3,4] z)"
+PARAMETERS: Arrays = {"s": normal(4), "b": normal(4, seed=1), "c": normal(4, seed=2)}
+
+SKIPS: dict[str, tuple[str, str]] = {
+    "SkipLayerNormalization": (PAIR, f"y = {SKIP}(x, t, s)"),
+    "SkipLayerNormalization, epsilon and shift": (PAIR, f"y = {SKIP}<epsilon=0.1>(x, t, s, b)"),
+    "SkipLayerNormalization, bias alone": (PAIR, f"y = {SKIP}(x, t, s, , c)"),
+    "SkipLayerNormalization, all, and the sum": (SUM, f"y, , , z = {SKIP}(x, t, s, b, c)"),
+    "SkipLayerNormalization, a row for all": (
+        "(float[n,3,4] x, float[3,4] t) => (float[n,3,4] y)",
+        f"y = {SKIP}(x, t, s, b)",
+    ),
+    "SkipSimplifiedLayerNormalization": (PAIR, f"y = {SIMPLE}(x, t, s)"),
+    "SkipSimplifiedLayerNormalization, the sum": (SUM, f"y, , , z = {SIMPLE}<epsilon=0.1>(x, t, s)"),
+    "SkipSimplifiedLayerNormalization, bias and the sum": (SUM, f"y, , , z = {SIMPLE}(x, t, s, c)"),
+    "SkipSimplifiedLayerNormalization, rank 2": (
+        "(float[n,4] x, float[n,4] t) => (float[n,4] y)",
+        f"y = {SIMPLE}(x, t, s)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SKIPS)
+def test_a_normalized_sum_agrees(name: str) -> None:
+    signature, nodes = SKIPS[name]
+    used = {one: array for one, array in PARAMETERS.items() if f", {one}" in nodes}
+    assert_agrees(model(signature, nodes, weights=used), sizes=(0, 1, 3))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "given", "message"),
+    [
+        ("y, mean", "x, t, s", "expected the result and the sum alone to be read, got mean"),
+        ("y", "x, t, d", "expected a constant float parameter as input 2, got another value"),
+        ("y", "x, e, s", "expected two values of one shape, got n x 3 x 4 and 2 x n x 3 x 4"),
+    ],
+)
+def test_a_normalized_sum_that_is_not_covered_is_refused(outputs: str, given: str, message: str) -> None:
+    signature = "(float[n,3,4] x, float[n,3,4] t, float[2,n,3,4] e, float[4] d) => (float[n,3,4] y"
+    signature += ", float[n,3,1] mean)" if "mean" in outputs else ")"
+    proto = model(signature, f"[op] {outputs} = {SIMPLE}({given})", weights=PARAMETERS)
+    with pytest.raises(UnsupportedModelError) as refusal:
+        import_model(proto, foreign="refuse")
+    label = "node 'op': operator SkipSimplifiedLayerNormalization (com.microsoft 1)"
+    assert str(refusal.value) == f"{label}: {message}"
+
+
 @pytest.mark.parametrize("name", NORMALIZATIONS)
 def test_a_normalization_agrees(name: str) -> None:
     opset, signature, node, weights = NORMALIZATIONS[name]
