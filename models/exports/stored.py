@@ -4,7 +4,7 @@ import gzip
 from collections.abc import Iterator, Mapping
 from math import prod
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import onnx
@@ -57,6 +57,36 @@ def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.Model
             array *= magnitude_mask(array, sparsity)
         tensor.raw_data = array.tobytes()
     return model
+
+
+def hollow(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a copy without what large float initializers hold, and without traces of the machine it was made on."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    del copy.metadata_props[:]
+    del copy.graph.metadata_props[:]
+    graphs: list[Any] = [copy.graph, *copy.functions]
+    while graphs:
+        graph = graphs.pop()
+        for value in (*getattr(graph, "input", ()), *getattr(graph, "value_info", ()), *getattr(graph, "output", ())):
+            if not isinstance(value, str):
+                del value.metadata_props[:]
+        for node in graph.node:
+            del node.metadata_props[:]
+            node.doc_string = ""
+            graphs += [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
+        for tensor in getattr(graph, "initializer", ()):
+            del tensor.metadata_props[:]
+            _hollow_tensor(tensor)
+    copy.graph.doc_string = ""
+    return copy
+
+
+def _hollow_tensor(tensor: onnx.TensorProto) -> None:
+    size = onnx.numpy_helper.to_array(tensor).size
+    if tensor.data_type == onnx.TensorProto.FLOAT and size > LARGEST_KEPT:
+        tensor.ClearField("raw_data")
+        tensor.ClearField("float_data")
 
 
 def random_feeds(model: onnx.ModelProto, sizes: Mapping[str, int], seed: int = 0) -> dict[str, NDArray[np.generic]]:

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 import onnx
 
 from .architectures import ARCHITECTURES, Architecture
-from .stored import FOLDER, LARGEST_KEPT
+from .stored import FOLDER, hollow
 from .torch_networks import FirstOutput
 
 torch: Any = import_module("torch")
@@ -69,36 +69,6 @@ def _dynamic_shapes(architecture: Architecture) -> object:
     found = tuple(named[:single]) + ((named[single:],) if len(named) > single + 1 else tuple(named[single:]))
     # modules that take any number of inputs have one parameter for all of them
     return (found,) if isinstance(architecture.module, FirstOutput) else found
-
-
-def hollow(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a copy without what large float initializers hold, and without traces of the machine it was made on."""
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    del copy.metadata_props[:]
-    del copy.graph.metadata_props[:]
-    graphs: list[Any] = [copy.graph, *copy.functions]
-    while graphs:
-        graph = graphs.pop()
-        for value in (*getattr(graph, "input", ()), *getattr(graph, "value_info", ()), *getattr(graph, "output", ())):
-            if not isinstance(value, str):
-                del value.metadata_props[:]
-        for node in graph.node:
-            del node.metadata_props[:]
-            node.doc_string = ""
-            graphs += [attribute.g for attribute in node.attribute if attribute.type == onnx.AttributeProto.GRAPH]
-        for tensor in getattr(graph, "initializer", ()):
-            del tensor.metadata_props[:]
-            _hollow_tensor(tensor)
-    copy.graph.doc_string = ""
-    return copy
-
-
-def _hollow_tensor(tensor: onnx.TensorProto) -> None:
-    size = onnx.numpy_helper.to_array(tensor).size
-    if tensor.data_type == onnx.TensorProto.FLOAT and size > LARGEST_KEPT:
-        tensor.ClearField("raw_data")
-        tensor.ClearField("float_data")
 
 
 def write(name: str, exporter: Exporter, folder: Path = FOLDER) -> Path:

@@ -69,7 +69,8 @@ FURTHER: Final[Mapping[str, Expected]] = {
 NATIVE: Final = ("albert", "electra", "llama", "modernbert", "mpnet", "neox", "phi", "qwen", "siglip")
 """Networks that `compile` takes, too, by either exporter."""
 
-NAMES: Final = stored_names()
+NAMES: Final = [name for name in stored_names() if not name.endswith(".genai")]
+"""Decoders of onnxruntime-genai have tests of their own, `test_decoders.py`."""
 DEFAULT: Final = ("bert.classic", "deit.dynamo", "gpt2.dynamo", "llama.classic", "mpnet.classic", "tabnet.classic")
 """Exports that the default suite reads beside small ones of dynamo; it optimizes the first and the last of them."""
 

@@ -1,0 +1,137 @@
+"""Decoders as onnxruntime-genai's model builder writes them, in small.
+
+`python -m redpebble.models.exports.genai_decoders` writes them all, and needs `onnxruntime-genai`, `torch` and
+`transformers`. Codes of four bits are stored with their scales; weights of floats lose their values.
+"""
+
+import gzip
+import json
+import runpy
+import sys
+import tempfile
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from unittest.mock import patch
+
+import onnx
+
+from .stored import FOLDER, hollow
+
+SIZES: Final[dict[str, Any]] = {
+    "vocab_size": 256,
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+"""Of every decoder. The builder takes a layer with as many outputs as there are tokens for the head: no other has."""
+
+AXES: Final = {
+    "batch_size": "batch",
+    "sequence_length": "sequence",
+    "past_sequence_length": "past",
+    "total_sequence_length": "total",
+}
+"""The builder's names of free axes, and those of the other exports."""
+
+
+class Decoder(NamedTuple):
+    """A class of transformers without its ending "Config", further sizes, and the precision of the weights."""
+
+    config: str
+    options: dict[str, Any]
+    precision: str = "fp32"
+
+
+WINDOW: Final = 16
+DECODERS: Final[dict[str, Decoder]] = {
+    "gemma2": Decoder("Gemma2", {"head_dim": 16, "sliding_window": WINDOW, "query_pre_attn_scalar": 16}),
+    "llama": Decoder("Llama", {}),
+    "llama_int4": Decoder("Llama", {}, "int4"),
+    "mistral": Decoder("Mistral", {"head_dim": 16, "sliding_window": WINDOW}),
+    "phi": Decoder("Phi", {"partial_rotary_factor": 0.5, "num_attention_heads": 2}),
+    "qwen2": Decoder("Qwen2", {}),
+    "qwen3": Decoder("Qwen3", {"head_dim": 16}),
+}
+
+
+def build(decoder: Decoder, folder: Path) -> onnx.ModelProto:
+    """Return the decoder that the builder writes into `folder`, with its tokenizer and configuration."""
+    torch, transformers = import_module("torch"), import_module("transformers")
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{decoder.config}Config")(**SIZES | decoder.options)
+    source = folder / "source"
+    transformers.AutoModelForCausalLM.from_config(config).float().eval().save_pretrained(source)
+    _save_tokenizer(source)
+    options = ["--extra_options", "int4_block_size=32", "int4_accuracy_level=4"] if decoder.precision == "int4" else []
+    where = ["-m", str(source), "-i", str(source), "-o", str(folder), "-c", str(folder / "cache")]
+    with patch.object(sys, "argv", ["builder", *where, "-p", decoder.precision, "-e", "cpu", *options]):
+        runpy.run_module("onnxruntime_genai.models.builder", run_name="__main__")
+    return onnx.load(folder / "model.onnx")  # pyright: ignore[reportUnknownMemberType]
+
+
+def _save_tokenizer(folder: Path) -> None:
+    """Save a tokenizer whose 256 tokens are bytes, as those of GPT-2 write them."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {**{byte: chr(byte) for byte in printable}, **{byte: chr(256 + n) for n, byte in enumerate(others)}}
+    content: dict[str, Any] = {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": {letters[byte]: byte for byte in range(256)}, "merges": []},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    special = {"bos_token": letters[1], "eos_token": letters[2], "pad_token": letters[0]}
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 256, **special})
+    )
+
+
+KEPT_BY: Final = frozenset({"GatherBlockQuantized", "GroupQueryAttention", "MatMulNBits"})
+"""Operators whose constants are stored: cosines and sines of positions, and scales of codes."""
+
+
+def stored_form(model: onnx.ModelProto, head_size: int) -> onnx.ModelProto:
+    """Return a copy with the names of axes that other exports have, and without what large float weights hold."""
+    copy = hollow(model)
+    kept = {name for node in model.graph.node if node.op_type in KEPT_BY for name in node.input}
+    for tensor, before in zip(copy.graph.initializer, model.graph.initializer, strict=True):
+        if tensor.name in kept:
+            tensor.CopyFrom(before)
+    for value in (*copy.graph.input, *copy.graph.output, *copy.graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param == "kv_cache_dim":
+                dim.dim_value = head_size
+            elif dim.dim_param in AXES:
+                dim.dim_param = AXES[dim.dim_param]
+    return copy
+
+
+def write(name: str, folder: Path = FOLDER) -> Path:
+    """Write one decoder, its weights left out where they are floats, and return its path."""
+    with tempfile.TemporaryDirectory() as scratch:
+        sizes = SIZES | DECODERS[name].options
+        head_size = sizes["hidden_size"] // sizes["num_attention_heads"]
+        model = stored_form(build(DECODERS[name], Path(scratch)), head_size)
+    path = folder / f"{name}.genai.onnx.gz"
+    path.write_bytes(gzip.compress(model.SerializeToString(deterministic=True), 9, mtime=0))
+    return path
+
+
+def main() -> None:
+    """Write the decoders that are named, or all."""
+    for name in sys.argv[1:] or DECODERS:
+        path = write(name)
+        print(f"{path.name}: {path.stat().st_size} bytes", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Decoders as onnxruntime-genai's model builder writes them: prompts, steps, and several tokens behind a past."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+import redpebble
+from redpebble.models.exports.genai_decoders import WINDOW
+from redpebble.models.exports.stored import stored_export, stored_names
+from tests.ort.provider_models import options, provider_session
+
+NAMES: Final = [name for name in stored_names() if name.endswith(".genai")]
+WINDOWED: Final = ("gemma2.genai", "mistral.genai")
+"""Their nodes want a past that holds the window at least."""
+TOKENS: Final = 256
+
+
+class Call(NamedTuple):
+    """Numbers of texts, of tokens of each, of keys in the past; and of tokens that every second text has less."""
+
+    batch: int
+    length: int
+    past: int
+    padding: int = 0
+
+
+CALLS: Final = (
+    Call(1, 1, 0),
+    Call(1, 7, 0),
+    Call(1, 64, 0),
+    Call(1, 1, 64),
+    Call(1, 4, 64),
+    Call(2, 7, 0),
+    Call(2, 7, 0, padding=3),
+    Call(2, 1, 64),
+    Call(4, 1, 17, padding=5),
+    Call(4, 64, 0, padding=20),
+)
+FEW: Final = (Call(1, 7, 0), Call(1, 1, 64), Call(2, 7, 0, padding=3))
+
+
+def feeds_of(proto: onnx.ModelProto, call: Call, room: int | None) -> Mapping[str, NDArray[np.generic]]:
+    """Return ids, a mask that ends early for every second text, and a past.
+
+    With `room` it is a buffer that has that many places more than the texts take; else it ends with the past.
+    """
+    rng = np.random.default_rng(call)
+    feeds: dict[str, NDArray[np.generic]] = {}
+    total = call.past + call.length
+    for value in proto.graph.input:
+        axes = value.type.tensor_type.shape.dim
+        if value.name == "input_ids":
+            feeds[value.name] = rng.integers(0, TOKENS, (call.batch, call.length))
+        elif value.name == "attention_mask":
+            mask = np.ones((call.batch, total), np.int64)
+            mask[1::2, total - call.padding :] = 0
+            feeds[value.name] = mask
+        elif value.name.startswith("past_key_values"):
+            places = call.past if room is None else total + room
+            shape = (call.batch, axes[1].dim_value, places, axes[3].dim_value)
+            feeds[value.name] = rng.standard_normal(shape, dtype=np.float32)
+    return feeds
+
+
+def assert_agrees(
+    proto: onnx.ModelProto,
+    ours: onnxruntime.InferenceSession,
+    calls: tuple[Call, ...] = CALLS,
+    room: int | None = None,
+) -> None:
+    """Assert that a session computes what onnxruntime makes of the original."""
+    judge = onnxruntime.InferenceSession(proto.SerializeToString(), options(), providers=["CPUExecutionProvider"])
+    for call in calls:
+        feeds = feeds_of(proto, call, room)
+        if call.padding > 0 == call.past and _keeps_windows_alone(proto):
+            continue
+        for expected, found in zip(judge.run(None, feeds), ours.run(None, feeds), strict=True):
+            assert isinstance(expected, np.ndarray)
+            assert isinstance(found, np.ndarray)
+            assert expected.shape == found.shape
+            for text, (one, other) in enumerate(zip(expected, found, strict=True)):
+                _assert_same_text(one, other, call, padding=call.padding * (text % 2))
+
+
+def _keeps_windows_alone(proto: onnx.ModelProto) -> bool:
+    """Return whether nodes keep but the keys of a window: they refuse prompts with padding."""
+    attributes = (attribute for node in proto.graph.node for attribute in node.attribute)
+    return any(attribute.name == "sliding_window_cache" and attribute.i for attribute in attributes)
+
+
+def _assert_same_text(expected: NDArray[np.float32], found: NDArray[np.float32], call: Call, padding: int) -> None:
+    """Compare logits [tokens, vocabulary], or keys or values [heads, places, features], of one text.
+
+    What stands behind the text is whatever memory held.
+    """
+    if expected.ndim == 2:
+        padded = padding if call.past == 0 else 0
+        kept = (slice(0, call.length - padded),)
+    else:
+        kept = (slice(None), slice(0, call.past + call.length - padding))
+    scale = float(np.abs(expected[kept]).max(initial=1e-30))
+    np.testing.assert_allclose(found[kept] / scale, expected[kept] / scale, atol=2e-5, rtol=0, err_msg=str(call))
+
+
+def room_of(name: str) -> int | None:
+    return WINDOW if name in WINDOWED else None
+
+
+def test_layers_between_two_attentions_are_one_network() -> None:
+    proto = stored_export("llama.genai")
+    result = redpebble.optimize(proto, target="ort")
+    # queries, keys and values in one; then output, gate, up and down with those of the next, or with the head
+    assert [network.layers for network in result.networks] == [1, 5, 5, 5]
+    left = {node.op_type for node in result.model.graph if not node.op_type.startswith("SparseNetwork")}
+    assert left == {"Cast", "Gather", "GroupQueryAttention", "ReduceSum", "Shape", "Sub"}
+
+
+def test_a_session_of_a_decoder_agrees() -> None:
+    proto = stored_export("llama.genai")
+    ours = redpebble.session(proto)
+    assert_agrees(proto, ours, FEW)
+    assert_agrees(proto, ours, FEW, room=9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [None, 9, WINDOW])
+@pytest.mark.parametrize("name", NAMES)
+def test_sessions_of_all_decoders_agree(name: str, room: int | None) -> None:
+    if name in WINDOWED and room != WINDOW:
+        pytest.skip("its nodes want a past that holds the window")
+    proto = stored_export(name)
+    assert_agrees(proto, redpebble.session(proto), room=room)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_optimized_decoders_agree_without_our_library(name: str) -> None:
+    proto = stored_export(name)
+    result = redpebble.optimize(proto, target="ort")
+    plain = onnxruntime.InferenceSession(result.proto.SerializeToString(), options())
+    assert_agrees(proto, plain, room=room_of(name))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_provider_agrees_on_all_decoders(name: str) -> None:
+    proto = stored_export(name)
+    assert_agrees(proto, provider_session(proto), room=room_of(name))
