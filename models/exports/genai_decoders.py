@@ -30,7 +30,7 @@ SIZES: Final[dict[str, Any]] = {
     "eos_token_id": 2,
     "pad_token_id": 0,
 }
-"""Of every decoder. The builder takes a layer with as many outputs as there are tokens for the head: no other has."""
+"""Sizes of every decoder. The builder takes a layer with as many outputs as there are tokens for the head."""
 
 AXES: Final = {
     "batch_size": "batch",
