@@ -63,7 +63,7 @@ def test_the_graphs_of_a_random_model_run_in_order(drawn: DrawnModel) -> None:
 
 
 @pytest.mark.slow
-@settings(HERE, max_examples=300, derandomize=False)
+@settings(HERE, max_examples=100, derandomize=False)
 @given(drawn=models())
 def test_the_graphs_of_many_random_models_run_in_order(drawn: DrawnModel) -> None:
     check_drawn(drawn)

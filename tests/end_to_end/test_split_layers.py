@@ -128,7 +128,7 @@ def test_groups_compute_what_the_layers_computed(network: Parts, simplified: boo
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(network=networks, simplified=st.booleans())
 def test_groups_compute_what_many_layers_computed(network: Parts, simplified: bool) -> None:
     check(network, simplified=simplified)
