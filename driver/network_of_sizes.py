@@ -1,8 +1,8 @@
-"""A compiled network whose images have any size: native code for each size, made when it is first called with that."""
+"""A compiled network of images of any size: native code for each size, made when it is first called with that."""
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx_ir
@@ -13,11 +13,15 @@ from ..dialect.reports.layer_report import Report
 from ..frontend.errors import UnsupportedModelError
 from ..frontend.import_model import Source
 from ..frontend.operators.on_images.windows import KNOWN_IMAGES
-from ..frontend.reading.image_sizes import MOST_SIZES, free_sizes, sizes_of
+from ..frontend.reading.axis_names import Axes, sizes_of
 from ..frontend.reading.model_source import read_model
 from ..runtime.bound_call import BoundCall
 from ..runtime.network import Floats, Network, NodeArg
+from .axes_of_code import axes_of_code
 from .stated_sizes import with_sizes
+
+MOST_SIZES: Final = 8
+"""Sizes for which a compiled network has code at a time: each takes seconds to make, and memory for its weights."""
 
 Making = Callable[[Source], Network]
 """Makes native code of a model whose images have one size."""
@@ -26,10 +30,10 @@ Making = Callable[[Source], Network]
 class NetworkOfSizes(Network):
     """A network that hands calls on to one for the sizes of their images."""
 
-    def __init__(self, model: onnx_ir.Model, making: Making, threads: int) -> None:
-        """Make a network of a model that has `free_sizes`; `threads` is how many `making` makes code for."""
+    def __init__(self, model: onnx_ir.Model, making: Making, threads: int, axes: Axes) -> None:
+        """Make a network of a model whose code waits for the sizes of `axes`; `making` makes it for `threads`."""
         self._model, self._making, self.threads = model, making, threads
-        self._free = free_sizes(model)
+        self._free = axes
         self._inputs = [value for value in model.graph.inputs if not value.is_initializer()]
         self._networks: dict[tuple[int, ...], Network] = {}
         self._lock = Lock()
@@ -104,7 +108,7 @@ class NetworkOfSizes(Network):
         if sizes is None:
             found = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
             wanted = ", ".join(f"{arg.name} {arg.shape}" for arg in self.get_inputs() if arg.name in self._free)
-            raise ValueError(f"images {found}, expected {wanted}")
+            raise ValueError(f"expected inputs {wanted}, got {found}")
         key = tuple(sizes.values())
         network = self._networks.get(key)
         if network is None:
@@ -131,9 +135,10 @@ def compiled_for_sizes(source: Source, making: Making, threads: int) -> Network:
         if KNOWN_IMAGES not in str(error):
             raise
         model = read_model(source)
-        if not free_sizes(model):
+        axes = axes_of_code(model, waiting=1)
+        if not axes:
             raise
-    return NetworkOfSizes(model, making, threads)
+    return NetworkOfSizes(model, making, threads, axes)
 
 
 def _described(value: onnx_ir.Value) -> NodeArg:

@@ -38,7 +38,7 @@ from .operators.quantized_operands import stated_codes
 from .operators.scope import ValueScope
 from .operators.shape_inference import Inferred, infer_types
 from .operators.table import CONVERTERS, LEFT
-from .reading.image_sizes import size_options
+from .reading.free_axes import size_options
 from .sparse_weights import graph_of, has_sparse_convolution
 
 # Sizes that nodes of any type make of integers: what ONNX's inference gives a name to that says nothing.

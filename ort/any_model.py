@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from ..foundation.log import LOG
 from .counters import count
 from .model_looks import NOTHING_TAKEN, why_dense
-from .session_arguments import OtherArguments, Providers, SessionArguments
+from .session_arguments import OtherArguments, Providers, SessionArguments, Sizes
 
 if TYPE_CHECKING:
     from ..frontend.import_model import Source
@@ -24,18 +24,22 @@ def session(
     provider_options: Sequence[dict[Any, Any]] | None = None,
     *,
     rows: int = 0,
+    sizes: Sequence[Sizes] = (),
     **others: Unpack[OtherArguments],
 ) -> onnxruntime.InferenceSession:
-    """Return a session of onnxruntime with our kernels inside; it takes all arguments of InferenceSession, and `rows`.
+    """Return a session of onnxruntime with our kernels inside; it takes what InferenceSession takes, and two more.
 
     A model without sparse networks is optimized first, for `rows` as `optimize` does it, and kept in the user's cache;
-    one whose weights are dense is left as it is. One with sparse convolutions on images of any size is made ready for a
-    size when it is first called with that.
+    one whose weights are dense is left as it is.
+
+    Sparse convolutions on images of any size have code for one size each, which is made in the background when a call
+    of that size comes: onnxruntime serves it until then. `sizes`, each of free axes by name, have code when the
+    session is returned: `sizes=[{"height": 224, "width": 224}]`.
 
     Raises:
         ModelError: the model is unreadable.
         TypeError: there is no such argument.
-        ValueError: rows are negative.
+        ValueError: rows are negative, or there is no such free axis, or code waits for one whose size is not stated.
     """
     arguments = SessionArguments(sess_options, providers, provider_options, others)
     model = _bytes_of(path_or_bytes)
@@ -50,10 +54,14 @@ def session(
         else:
             LOG.warning(NOTHING_TAKEN, why)
             count("models_left")
+            if sizes:
+                from .sized_session import prepare
+
+                prepare(made, sizes)
             return made
     from .session import optimized_session
 
-    return optimized_session(model, arguments, rows=rows)
+    return optimized_session(model, arguments, rows=rows, sizes=sizes)
 
 
 def _bytes_of(model: "Source") -> "Source":

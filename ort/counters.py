@@ -12,6 +12,8 @@ Name = Literal[
     "networks_compiled",
     "networks_from_cache",
     "networks_as_functions",
+    "sizes_compiled",
+    "sizes_left",
 ]
 
 NAMES: Final[tuple[Name, ...]] = get_args(Name)
@@ -24,7 +26,8 @@ def counters() -> dict[str, float]:
 
     A model is optimized, comes from the cache, or is left to onnxruntime, where nothing gains; `optimizing_seconds` are
     those of all that were optimized, compilation included. A network is compiled, comes from the cache, or runs as its
-    function, without native code, which is what a server should warn of.
+    function, without native code, which is what a server should warn of. Where code waits for the sizes of calls, it is
+    made for a size in the background, or the size is left to onnxruntime.
     """
     with LOCK:
         return {name: _counted()[name] for name in NAMES}

@@ -1,6 +1,7 @@
 """Models with sparse networks inside onnxruntime: native code for their nodes, from what the model file holds."""
 
 import gc
+import json
 import logging
 import mmap
 import os
@@ -9,7 +10,8 @@ from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import onnxruntime
@@ -19,6 +21,7 @@ from ..export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, OP_TYPE
 from ..foundation.cache_folder import default_folder
 from ..foundation.log import LOG
 from ..foundation.threads import usable_threads
+from ..frontend.reading.axis_names import Axes
 from ..lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
 from ..runtime.jit import host_target
 from ..runtime.store.artefact import Artefact
@@ -30,7 +33,7 @@ from .custom_ops.node import one_line
 from .model_looks import NOTHING_TAKEN, holds_networks, why_dense
 from .native.tables import CODES_COUNT, OPERATOR_COUNT
 from .network_code import code_key, compile_network, network_in_session, ready_code
-from .session_arguments import SessionArguments
+from .session_arguments import SessionArguments, Sizes, Wanted
 
 if TYPE_CHECKING:
     # the compiler takes seconds to load, and a session from the cache has no use for it
@@ -58,25 +61,66 @@ def threads_of(options: onnxruntime.SessionOptions) -> int:
     return min(asked, usable) if asked > 0 and options.use_per_session_threads else usable
 
 
-def optimized_session(model: "Source", given: SessionArguments, *, rows: int = 0) -> onnxruntime.InferenceSession:
+def optimized_session(
+    model: "Source", given: SessionArguments, *, rows: int = 0, sizes: Sequence[Sizes] = ()
+) -> onnxruntime.InferenceSession:
     """Return the session of `redpebble.ort.any_model.session` for a model that may gain.
 
     Raises:
         ModelError: the model is unreadable.
-        ValueError: rows are negative.
+        ValueError: rows are negative, or sizes are not those of the axes that code waits for.
     """
     options = onnxruntime.SessionOptions() if given.options is None else given.options
     arguments = replace(given, options=options)
-    wanted = _Wanted(threads_of(options), rows)
-    plain = _opened(model, options, wanted, arguments.make)
-    if not _may_have_free_images(plain) or holds_networks(model):
-        return plain
-    from .sized_session import SizedSession, images_of
+    wanted = Wanted(threads_of(options), rows)
 
-    if (images := images_of(model)) is None:
-        return plain
-    opening = partial(optimized_session, given=given, rows=rows)
-    return _opened(images.source, options, wanted, lambda ready: SizedSession(ready, arguments, images, opening))
+    def making(ready: str | bytes, axes: Axes) -> onnxruntime.InferenceSession:
+        return _sized(model, arguments, wanted, ready, axes) if axes else arguments.make(ready)
+
+    made = _opened(model, options, wanted, making)
+    if made is None:
+        raise AssertionError("without sizes a session of the model itself is of use")
+    if sizes:
+        from .sized_session import prepare
+
+        prepare(made, sizes)
+    return made
+
+
+def _sized(
+    model: "Source", arguments: SessionArguments, wanted: Wanted, ready: str | bytes, axes: Axes
+) -> onnxruntime.InferenceSession:
+    """Return a session of `ready` for calls of all sizes, whose code waits for those of `axes`."""
+    from .code_of_sizes import CodeOfSizes, Opening
+    from .sized_session import SizedSession
+
+    source, options = _kept_source(model), arguments.options or onnxruntime.SessionOptions()
+    digest = model_digest(source, default_folder())
+
+    def is_cached(sizes: Sizes) -> bool:
+        if model_digest(source, default_folder()) != digest:
+            raise ValueError("the file of the model has changed since the session was made")
+        path = _place(source, wanted.with_sizes(sizes))
+        return path is not None and path.is_file()
+
+    def make(sizes: Sizes) -> onnxruntime.InferenceSession | None:
+        return _opened(source, options, wanted.with_sizes(sizes), lambda made, _: arguments.make(made))
+
+    file = source if isinstance(source, str | bytes) else None
+    return SizedSession(ready, arguments, axes, CodeOfSizes(file, wanted, Opening(is_cached, make)))
+
+
+def _kept_source(model: "Source") -> "str | bytes | onnx_ir.Model":
+    """Return a model that is read once more for each size: a file, or its bytes, of which the cache has a digest."""
+    if isinstance(model, bytes):
+        return model
+    if isinstance(model, str | os.PathLike):
+        return os.path.abspath(os.fspath(model))
+    from ..export.save_model import model_bytes
+    from ..frontend.reading.model_source import read_model
+
+    read = read_model(model, any_version=True)
+    return model_bytes(read) or read
 
 
 ROUNDING = b"QuantizeLinear"
@@ -85,20 +129,8 @@ ROUNDING = b"QuantizeLinear"
 FLOATS_ENTRY = "session.qdq_matmulnbits_accuracy_level"
 """Exactness of what onnxruntime computes of floats and weights of bytes: 1 with floats, 4, unless told, with bytes."""
 
-Making = Callable[[str | bytes], onnxruntime.InferenceSession]
-"""Makes a session of a file that is ready, or of its bytes."""
-
-
-def _may_have_free_images(made: onnxruntime.InferenceSession) -> bool:
-    """Return whether an input looks like images of any height and width: a question that reads no model."""
-    shapes = [list(value.shape) for value in made.get_inputs() if value.type.startswith("tensor(")]
-    images = [shape for shape in shapes if len(shape) in (3, 4) and isinstance(shape[1], int)]
-    return any(not isinstance(size, int) or size < 1 for shape in images for size in shape[2:])
-
-
-class _Wanted(NamedTuple):
-    threads: int
-    rows: int  # that layers get at once, 0 for any number
+Making = Callable[[str | bytes, Axes], onnxruntime.InferenceSession]
+"""Makes a session of a file that is ready, or of its bytes, and of the axes that code waits for the sizes of."""
 
 
 class _Ready(NamedTuple):
@@ -108,19 +140,26 @@ class _Ready(NamedTuple):
     is_original: bool = True
     is_recalled: bool = False
     """Whether it came from the cache, so that to optimize anew may help."""
+    axes: Axes = MappingProxyType({})
+    """The axes that code waits for the sizes of."""
 
 
 def _opened(
-    model: "Source", options: onnxruntime.SessionOptions, wanted: _Wanted, making: Making
-) -> onnxruntime.InferenceSession:
-    """Return a session of the optimized model, or of the original if onnxruntime refuses the optimized one."""
+    model: "Source", options: onnxruntime.SessionOptions, wanted: Wanted, making: Making
+) -> onnxruntime.InferenceSession | None:
+    """Return a session of the optimized model, or of the original if onnxruntime refuses the optimized one.
+
+    With sizes there is none of the original, which runs inputs of all sizes.
+    """
     made: list[str] = []
     refusal = ""
     try:
         for ready in _ways(model, wanted, made):
+            if ready.is_original and wanted.sizes:
+                return None
             given_up: list[str] = []
             try:
-                found = _made_of(ready.model, options, making, given_up)
+                found = _made_of(ready, options, making, given_up)
             except Exception as error:
                 if ready.is_original:
                     raise
@@ -139,7 +178,27 @@ def _opened(
             ready_code().pop(key, None)
 
 
-def _ways(model: "Source", wanted: _Wanted, made: list[str]) -> "Iterator[_Ready]":
+def fill_cache(model: "Source", wanted: Wanted) -> None:
+    """Keep the optimized model and its code in the cache, for a session of it.
+
+    Raises:
+        ModelError: the model is unreadable.
+        ValueError: it has no such sizes.
+    """
+    made: list[str] = []
+    next(_ways(model, wanted, made))
+    for key in made:
+        ready_code().pop(key, None)
+
+
+def _place(model: "Source", wanted: Wanted) -> Path | None:
+    """Return the place of an optimized model in the cache; None for a model of which there is no digest."""
+    folder = default_folder()
+    digest = model_digest(model, folder)
+    return None if digest is None else folder / f"{cache_key(digest, host_target(), wanted.salt)}.onnx"
+
+
+def _ways(model: "Source", wanted: Wanted, made: list[str]) -> "Iterator[_Ready]":
     """Yield forms of a model that sessions can be made of, each where the ones before were of no use.
 
     The keys of code that was compiled on the way are added to `made`.
@@ -147,34 +206,31 @@ def _ways(model: "Source", wanted: _Wanted, made: list[str]) -> "Iterator[_Ready
     if holds_networks(model):
         yield _Ready(_as_it_is(model))
         return
-    folder = default_folder()
-    digest = model_digest(model, folder)
-    path = (
-        None if digest is None else folder / f"{cache_key(digest, host_target(), f'session rows={wanted.rows}')}.onnx"
-    )
+    folder, path = default_folder(), _place(model, wanted)
     content = None if path is None else recalled(path)
-    if path is not None and content is not None:
+    axes = None if path is None or content is None else _recalled_axes(path)
+    if path is not None and content is not None and axes is not None:
         note_use(path)
         if content:
             LOG.info("the optimized model came from the cache, %s", folder)
             count("models_from_cache")
         else:
-            LOG.warning(NOTHING_TAKEN, "no layer is taken, as was found before")
-            count("models_left")
-        yield _Ready(content or _as_it_is(model), is_original=not content, is_recalled=bool(content))
+            _tell_nothing_taken("no layer is taken, as was found before", axes, wanted)
+        yield _Ready(content or _as_it_is(model), not content, is_recalled=bool(content), axes=axes)
     ready = _made_ready(model, path, wanted, made)
     yield ready
     if not ready.is_original:
-        yield _Ready(_as_it_is(model))
+        yield _Ready(_as_it_is(model), axes=ready.axes)
 
 
-def _made_ready(model: "Source", path: Path | None, wanted: _Wanted, made: list[str]) -> _Ready:
+def _made_ready(model: "Source", path: Path | None, wanted: Wanted, made: list[str]) -> _Ready:
     """Return an optimized model, and keep it in the cache, at `path`, where it can be kept there."""
+    from ..driver.stated_sizes import with_sizes
     from ..export.save_model import model_bytes
     from ..runtime.memory import return_free_memory
 
     LOG.info("the model is optimized once, for the cache")
-    ready = _compiled(model, wanted, made)
+    ready = _compiled(with_sizes(model, dict(wanted.sizes)), wanted, made)
     if made:
         # what was compiled from is held by cycles, and may be several times the model
         gc.collect()
@@ -182,20 +238,42 @@ def _made_ready(model: "Source", path: Path | None, wanted: _Wanted, made: list[
     # of a model in which nothing can be gained no copy is kept, nor made
     content = b"" if ready.is_original else model_bytes(cast("onnx_ir.Model", ready.model))
     if path is not None and content is not None:
+        keep(path.with_suffix(AXES_SUFFIX), json.dumps(dict(ready.axes)).encode())
         keep(path, content)
         make_room(path.parent, path)
     return ready._replace(model=content) if content else ready
 
 
+AXES_SUFFIX: Final = ".axes"
+"""Suffix of the file in the cache, beside an optimized model, with the axes that code waits for the sizes of."""
+
+
+def _recalled_axes(path: Path) -> Axes | None:
+    content = recalled(path.with_suffix(AXES_SUFFIX))
+    return None if content is None else {name: tuple(words) for name, words in json.loads(content).items()}
+
+
+def _tell_nothing_taken(why: str, axes: Axes, wanted: Wanted) -> None:
+    """Warn that nothing is taken of a model, unless code is made for the sizes of calls."""
+    if axes or wanted.sizes:
+        LOG.info("nothing is taken for any sizes: %s", why)
+        return
+    LOG.warning(NOTHING_TAKEN, why)
+    count("models_left")
+
+
 def _made_of(
-    model: "onnx_ir.Model | bytes | str", options: onnxruntime.SessionOptions, making: Making, given_up: list[str]
+    ready: _Ready, options: onnxruntime.SessionOptions, making: Making, given_up: list[str]
 ) -> onnxruntime.InferenceSession:
-    if isinstance(model, str | bytes):
-        return _session_of(model, options, making, given_up)
+    def made(source: str | bytes) -> onnxruntime.InferenceSession:
+        return making(source, ready.axes)
+
+    if isinstance(ready.model, str | bytes):
+        return _session_of(ready.model, options, made, given_up)
     from ..export.loadable_model import loadable
 
-    with loadable(model) as source:
-        return _session_of(source, options, making, given_up)
+    with loadable(ready.model) as source:
+        return _session_of(source, options, made, given_up)
 
 
 def _as_it_is(model: "Source") -> "onnx_ir.Model | bytes | str":
@@ -208,7 +286,7 @@ def _as_it_is(model: "Source") -> "onnx_ir.Model | bytes | str":
     return read_model(model, any_version=True)
 
 
-def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
+def _compiled(model: "Source", wanted: Wanted, made: list[str]) -> _Ready:
     """Return an optimized model, and have the code for its networks ready: from the IR, which nodes only hold packed.
 
     A model without networks stays as it is: written anew it would be no faster, and round elsewhere. Keys of code are
@@ -225,6 +303,7 @@ def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
         LOG.warning(NOTHING_TAKEN, why)
         count("models_left")
         return _Ready(_as_it_is(model))
+    from ..driver.axes_of_code import sizes_to_wait_for
     from ..driver.compiler import network_code, optimized
     from ..frontend.reading.function_calls import check_written_out
     from ..frontend.reading.model_file import PROTOBUF_LIMIT
@@ -246,10 +325,12 @@ def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
 
     begun = time.perf_counter()
     found = optimized(model, Options("optimize", rows=wanted.rows), on_network)
-    count("models_optimized" if found.networks else "models_left")
+    axes = sizes_to_wait_for(None if wanted.sizes else found.left)
+    if found.networks:
+        count("models_optimized")
     count("optimizing_seconds", time.perf_counter() - begun)
     if not found.networks:
-        LOG.warning(NOTHING_TAKEN, found.obstacle)
+        _tell_nothing_taken(found.obstacle, axes, wanted)
     elif LOG.isEnabledFor(logging.INFO):  # the work is counted for this line alone
         LOG.info(
             "taken: %s; optimized and compiled in %.2f s",
@@ -258,15 +339,18 @@ def _compiled(model: "Source", wanted: _Wanted, made: list[str]) -> _Ready:
         )
     check_written_out(found.model)
     if found.networks:
-        return _Ready(found.model, is_original=False)
+        return _Ready(found.model, is_original=False, axes=axes)
     if isinstance(model, onnx.ModelProto) and model.ByteSize() < PROTOBUF_LIMIT:
-        return _Ready(model.SerializeToString())  # ten times as fast as to write what was read of it
+        return _Ready(model.SerializeToString(), axes=axes)  # ten times as fast as to write what was read of it
     # reading a model in memory takes too long to do twice
-    return _Ready(_as_it_is(model) if isinstance(model, str | os.PathLike | bytes) else found.model)
+    return _Ready(_as_it_is(model) if isinstance(model, str | os.PathLike | bytes) else found.model, axes=axes)
 
 
 def _session_of(
-    source: str | bytes, options: onnxruntime.SessionOptions, making: Making, given_up: list[str]
+    source: str | bytes,
+    options: onnxruntime.SessionOptions,
+    making: Callable[[str | bytes], onnxruntime.InferenceSession],
+    given_up: list[str],
 ) -> onnxruntime.InferenceSession:
     from .custom_ops.library import set_compiler
 

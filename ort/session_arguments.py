@@ -1,14 +1,37 @@
 """Arguments of a session beside its model: those of onnxruntime's `InferenceSession`, by the same names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import onnxruntime
 from typing_extensions import TypedDict
 
 Providers = Sequence[str | tuple[str, dict[Any, Any]]]
 """Names of providers, or names and options."""
+
+
+Sizes = Mapping[str, int]
+"""Name of a free axis -> its size in a call."""
+
+
+class Wanted(NamedTuple):
+    """The calls that code of a model is wanted for."""
+
+    threads: int
+    rows: int
+    """Rows that layers get at once, 0 for any number."""
+    sizes: tuple[tuple[str, int], ...] = ()
+    """Sizes of free axes; none where code is to run calls of all sizes."""
+
+    def with_sizes(self, sizes: Sizes) -> "Wanted":
+        """Return the same for calls of these sizes."""
+        return self._replace(sizes=(*sizes.items(),))
+
+    @property
+    def salt(self) -> str:
+        """The part of a name in the cache that sets such code apart, but for its threads."""
+        return f"session rows={self.rows}" + "".join(f" {name!r}={size}" for name, size in self.sizes)
 
 
 class OtherArguments(TypedDict, total=False):

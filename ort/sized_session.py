@@ -1,95 +1,83 @@
-"""Sessions of models whose images have any size: what is sparse gets code for each size, when it is first seen."""
+"""Sessions of models whose code waits for the sizes of calls: onnxruntime serves a size until there is code for it."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from threading import Lock
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+from weakref import finalize
 
 import onnxruntime
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from ..driver.stated_sizes import with_sizes
-from ..export.save_model import model_bytes
 from ..foundation.log import LOG
 from ..frontend.errors import ModelError
-from ..frontend.import_model import Source
-from ..frontend.reading.image_sizes import MOST_SIZES, free_sizes, sizes_of
-from ..frontend.reading.model_source import read_model
-from ..frontend.sparse_weights import graph_of, has_sparse_convolution
-from .session_arguments import SessionArguments
-
-Opening = Callable[[Source], onnxruntime.InferenceSession]
-"""Makes a session of a model."""
-
-
-@dataclass(frozen=True)
-class Images:
-    """A model with sparse convolutions, and the sizes of its images that calls choose, by input."""
-
-    source: Source
-    free: Mapping[str, Sequence[str]]
-
-
-def images_of(model: Source) -> Images | None:
-    """Return the images of a model; None where all sizes are known, or no convolution is sparse."""
-    read = read_model(model, any_version=True)
-    free = free_sizes(read)
-    if not free or not has_sparse_convolution(graph_of(read)):
-        return None
-    is_stored = isinstance(model, str | os.PathLike | bytes)
-    return Images(model if is_stored else model_bytes(read) or read, free)
+from ..frontend.reading.axis_names import Axes, Dims, check_sizes, size_or_name, sizes_of, words_of
+from .code_of_sizes import CodeOfSizes
+from .session_arguments import SessionArguments, Sizes
 
 
 class SizedSession(onnxruntime.InferenceSession):
-    """A session that hands calls on to one for the sizes of their images, up to `MOST_SIZES`; others run as they are.
+    """A session that hands calls on to one for the sizes of their inputs, where there is one.
 
-    So do calls by `run_with_iobinding`, `run_with_ort_values` and `run_async`.
+    Calls by `run_with_iobinding`, `run_with_ort_values` and `run_async` run as they are.
     """
 
-    def __init__(
-        self,
-        ready: str | bytes,
-        arguments: SessionArguments,
-        images: Images,
-        opening: Opening,
-    ) -> None:
-        """Make a session of `ready`, which runs images of any size; `opening` makes those for one size."""
+    def __init__(self, ready: str | bytes, arguments: SessionArguments, axes: Axes, code: CodeOfSizes) -> None:
+        """Make a session of `ready`, which runs inputs of any size; `code` has what is made for one size of `axes`."""
         super().__init__(ready, **arguments.by_name)
-        self._images, self._opening = images, opening
-        self._sessions: dict[tuple[int, ...], onnxruntime.InferenceSession | None] = {}
-        self._lock = Lock()
+        self._axes, self.code = axes, code
+        finalize(self, code.close)
 
     @override
-    def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
-    ) -> list[NDArray[Any]]:
+    def run(self, output_names: Sequence[str] | None, input_feed: Any, run_options: Any = None) -> list[NDArray[Any]]:
         """Run the model, as every session does."""
-        chosen = self._session_of(input_feed)
+        sizes = self.sizes_in(input_feed)
+        chosen = self.code.of(sizes) if sizes else None
         if chosen is None:
             return super().run(output_names, input_feed, run_options)
         return chosen.run(output_names, input_feed, run_options)
 
-    def _session_of(self, feeds: Mapping[str, Any]) -> onnxruntime.InferenceSession | None:
-        """Return the session of the sizes of these images; None where they run as they are."""
-        shapes = {name: tuple(getattr(feeds.get(name), "shape", ())) for name in self._images.free}
-        sizes = sizes_of(self._images.free, shapes)
-        if not sizes or min(sizes.values()) < 1:
-            return None
-        key = tuple(sizes.values())
-        if key not in self._sessions:
-            with self._lock:
-                if key not in self._sessions and len(self._sessions) < MOST_SIZES:
-                    self._sessions[key] = self._opened(sizes)
-        return self._sessions.get(key)
+    def sizes_in(self, feeds: Mapping[str, Any]) -> Sizes | None:
+        """Return the sizes that inputs have, by the names of axes; None where there is no code for such inputs."""
+        shapes = {name: tuple(getattr(feeds.get(name), "shape", ())) for name in self._axes}
+        sizes = sizes_of(self._axes, shapes)
+        return sizes if sizes and min(sizes.values()) > 0 else None
 
-    def _opened(self, sizes: Mapping[str, int]) -> onnxruntime.InferenceSession | None:
-        words = ", ".join(f"{name}={size}" for name, size in sizes.items())
-        LOG.info("code is made for images of %s", words)
-        try:
-            made = self._opening(with_sizes(self._images.source, sizes))
-        except (ModelError, OSError, RuntimeError) as error:  # onnxruntime says what it does not take by the latter
-            LOG.warning("images of %s run as they are: %s", words, error)
-            return None
-        return made
+    def prepare(self, sizes: Sizes) -> None:
+        """Make code for calls of these sizes, now.
+
+        Raises:
+            ValueError: a size that code waits for is not among them.
+        """
+        words = words_of(self._axes)
+        missing = [word for word in words if word not in sizes]
+        if missing:
+            raise ValueError(f"expected the sizes of {', '.join(words)}, got none of {', '.join(missing)}")
+        self.code.prepare({word: sizes[word] for word in words})
+
+
+def prepare(session: onnxruntime.InferenceSession, sizes: Sequence[Sizes]) -> None:
+    """Make code for calls of these sizes, now, in a session that waits for sizes; others have it already.
+
+    Raises:
+        ValueError: there is no such free axis, or a size that code waits for is not stated.
+    """
+    for one in sizes:
+        check_sizes(_dims_of(session), one)
+        if isinstance(session, SizedSession):
+            session.prepare(one)
+    if sizes and not isinstance(session, SizedSession):
+        LOG.info("no code of the model waits for sizes, those that are stated change nothing")
+
+
+def prepare_for(session: onnxruntime.InferenceSession, feeds: Mapping[str, Any]) -> None:
+    """Make code for calls with inputs as large as these, now, in a session that waits for sizes."""
+    sizes = session.sizes_in(feeds) if isinstance(session, SizedSession) else None
+    if isinstance(session, SizedSession) and sizes:
+        with suppress(ModelError):  # sizes that the model does not take: onnxruntime says so
+            session.code.prepare(sizes)
+
+
+def _dims_of(session: onnxruntime.InferenceSession) -> Dims:
+    inputs = [value for value in session.get_inputs() if value.type.startswith("tensor(")]
+    return {value.name: [*map(size_or_name, value.shape)] for value in inputs}

@@ -18,6 +18,7 @@ from ..frontend.reading.model_source import read_runnable_model
 from ..ort.any_model import session
 from ..ort.model_looks import holds_networks
 from ..ort.provider.register import register
+from ..ort.sized_session import prepare_for
 from ..verification.compare import CheckPlan, Run, agree, compare_runs
 from ..verification.feeds import Feeds, InputChoice
 from ..verification.oracle import Comparison, Oracle, Tolerance, exact_session, session_options
@@ -41,7 +42,17 @@ def _compiled(model: Path, outputs: Sequence[str]) -> Run:
 
 def _in_session(model: Path, outputs: Sequence[str]) -> Run:
     del outputs
-    return Oracle.of(lambda: exact_session(lambda options: session(model, options))).run
+    return _run_by_code(Oracle.of(lambda: exact_session(lambda options: session(model, options))))
+
+
+def _run_by_code(oracle: Oracle) -> Run:
+    """Return what runs a session by our code, which is made before a call of sizes that it waits for."""
+
+    def run(feeds: Feeds) -> Sequence[Any]:
+        prepare_for(oracle.session, feeds)
+        return oracle.run(feeds)
+
+    return run
 
 
 def _with_provider(model: Path, outputs: Sequence[str]) -> Run:
@@ -147,7 +158,7 @@ def check_against(model: Path, against: Path, plan: CheckPlan, report: Path | No
 def compare_session(plan: CheckPlan, path: Path, original: onnx_ir.Model, networks: Source) -> list[Comparison]:
     """Compare a model with sparse networks, our library registered, with the original in onnxruntime."""
     native = Oracle.of(lambda: exact_session(lambda options: session(networks, options)))
-    comparisons = compare_runs(plan, original, Oracle(path, exact=True), native.run)
+    comparisons = compare_runs(plan, original, Oracle(path, exact=True), _run_by_code(native))
     return [replace(one, name=f"{one.name}, session") for one in comparisons]
 
 

@@ -96,7 +96,11 @@ Dims = Annotated[
 ]
 ImageSizes = Annotated[
     list[str] | None,
-    typer.Option("--size", metavar="NAME=N", help="Height or width that all images have; may be given again."),
+    typer.Option(
+        "--size",
+        metavar="NAME=N",
+        help="Size of an axis in all calls, as of images; may be given again.",
+    ),
 ]
 InputFile = Annotated[
     Path | None, typer.Option("--inputs", metavar="FEEDS.npz", help="Inputs by name, instead of random ones.")

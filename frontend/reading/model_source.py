@@ -19,6 +19,7 @@ from onnx_ir.passes.common import InlinePass
 
 from ..errors import InvalidModelError, UnsupportedModelError, first_line
 from ..limits import check_made
+from .axis_names import size_or_name
 from .external_files import check_file, files_of, remember_files, set_folder
 from .faults import reading
 from .function_calls import call_tree, check_written_out
@@ -169,19 +170,14 @@ def _subgraphs(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
     return [*([attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else []), *attribute.graphs]
 
 
-NO_NAMES: Final = frozenset({"", "?", "-1", "None", "none"})
-"""Names of dimensions that exporters write where they know no size: Paddle's `?`, as often as there are such sizes."""
-
-
 def forget_unknown_sizes(model: onnx_ir.Model) -> None:
     """Take the names from sizes that have none, and the numbers from those below 0, in place."""
     for value in _values(model):
-        if value.shape is not None and any(map(_is_unknown, value.shape)):
-            value.shape = onnx_ir.Shape([None if _is_unknown(size) else size for size in value.shape])
-
-
-def _is_unknown(size: int | onnx_ir.SymbolicDim) -> bool:
-    return size < 0 if isinstance(size, int) else size.value in NO_NAMES
+        if value.shape is not None:
+            stated = [size if isinstance(size, int) else size.value for size in value.shape]
+            known = [*map(size_or_name, stated)]
+            if known != stated:
+                value.shape = onnx_ir.Shape(known)
 
 
 def _values(model: onnx_ir.Model) -> Iterator[onnx_ir.Value]:

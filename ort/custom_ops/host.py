@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import itertools
+import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -34,6 +35,7 @@ class Host:
         self._networks: dict[int, LoadedNetwork | NetworkSession] = {}
         self._numbers = itertools.count(1)
         self._compiler: Compiler | None = None
+        self._of_thread = threading.local()
         make = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 5)
         drop = ctypes.CFUNCTYPE(None, ctypes.c_int64)
         run = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64, *[ctypes.c_void_p] * 2)
@@ -51,8 +53,8 @@ class Host:
         return len(self._networks)
 
     def set_compiler(self, compiler: Compiler) -> None:
-        """Have new nodes compiled by `compiler`."""
-        self._compiler = compiler
+        """Have new nodes compiled by `compiler`, those of sessions that other threads make by the one they have set."""
+        self._compiler = self._of_thread.compiler = compiler
 
     def open(self) -> None:
         """Put our functions in."""
@@ -98,11 +100,12 @@ class Host:
             self._slots[HostWord.Behind] = INTERRUPT
 
     def _compiled(self, operator: str, node: OrtNode) -> Artefact | LoadedNetwork | NetworkSession:
-        if self._compiler is None:
+        compiler: Compiler | None = getattr(self._of_thread, "compiler", self._compiler)
+        if compiler is None:
             raise ValueError("no compiler is set")
         attributes: dict[str, str | int] = {name: node.integer(name) for name in INTEGERS}
         attributes |= {name: node.text(name) for name in TEXTS}
-        return self._compiler(operator, attributes, node.constants(int(attributes["activations"])))
+        return compiler(operator, attributes, node.constants(int(attributes["activations"])))
 
     def _drop(self, number: int) -> None:
         self._networks.pop(abs(number), None)

@@ -12,7 +12,7 @@ import onnx
 import onnx_ir
 from numpy.typing import NDArray
 
-from ...frontend.reading.image_sizes import size_options
+from ...frontend.reading.free_axes import axes_in_question, dims_of, size_options
 from ...frontend.sparse_weights import graph_of, has_sparse_convolution
 from ...lowering.calls.network_table import ParameterNumbers
 from ...runtime.store.artefact import Artefact, Sealed
@@ -187,12 +187,11 @@ def _planned(compiler: Compiler, seen: OrtGraph, digest: bytes, *, with_models: 
 
 def _left_images(model: onnx_ir.Model) -> list[str]:
     """Return a line on sparse convolutions whose images have any size: code is made for sizes that are known."""
-    sizes = size_options(model)
-    if not sizes or not has_sparse_convolution(graph_of(model)):
+    if not axes_in_question(dims_of(model)).images or not has_sparse_convolution(graph_of(model)):
         return []
     return [
-        f"sparse convolutions stay with onnxruntime: images of any size; `redpebble optimize {sizes}` states one, "
-        "redpebble.session takes all"
+        "sparse convolutions stay with onnxruntime: images of any size; "
+        f"`redpebble optimize {size_options(model)}` states one, redpebble.session takes all"
     ]
 
 

@@ -86,7 +86,8 @@ def test_a_session_makes_code_for_images_whose_weights_lie_behind_nodes(operator
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "loaded.onnx")
     options.log_severity_level = 3
-    session, plain = redpebble.session(model, options), plain_session(model, 1)
+    session = redpebble.session(model, options, sizes=[{"height": 8, "width": 9}])
+    plain = plain_session(model, 1)
     images = {"x": np.random.default_rng(0).standard_normal((1, 3, 8, 9)).astype(np.float32)}
     np.testing.assert_allclose(session.run(None, images)[0], plain.run(None, images)[0], rtol=1e-3, atol=1e-3)
     loaded = onnx.ModelProto.FromString((tmp_path / "loaded.onnx").read_bytes())

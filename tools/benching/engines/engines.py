@@ -78,8 +78,11 @@ class Session:
     def load(self, model: ModelPath) -> Loaded:
         def call(feeds: Feeds, threads: int) -> Call:
             from .... import session
+            from ....ort.sized_session import prepare_for
 
-            return _called(Oracle.of(lambda: session(model, session_options(threads))), feeds)
+            oracle = Oracle.of(lambda: session(model, session_options(threads)))
+            prepare_for(oracle.session, feeds)
+            return _called(oracle, feeds)
 
         return call
 

@@ -1,0 +1,191 @@
+"""Code for the sizes that calls have: made in the background, one size at a time, and kept for those used last.
+
+```
+a call of a new size  ->  wished      onnxruntime serves it, and all until there is code
+the next that is wished, those called most often first  ->  compiled by a process of its own, kept in the cache
+what is in the cache  ->  a session, made here in some milliseconds, which serves the calls from then on
+```
+"""
+
+import os
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from threading import Event, Lock, Thread, main_thread
+from typing import Final, NamedTuple
+
+import onnxruntime
+
+from ..foundation.log import LOG
+from .compiling_process import POLL_SECONDS, CompilingProcess
+from .counters import count
+from .custom_ops.node import one_line
+from .session_arguments import Sizes, Wanted
+
+Key = tuple[tuple[str, int], ...]
+
+
+class Opening(NamedTuple):
+    """What makes a session for calls of certain sizes."""
+
+    is_cached: Callable[[Sizes], bool]
+    """Whether the cache has the model that there is for them; raises ValueError if that is not the same any more."""
+    make: Callable[[Sizes], onnxruntime.InferenceSession | None]
+    """Makes it, from the cache where it can; None where nothing is gained by it."""
+
+
+MOST_KEPT: Final = 32
+"""Sessions for one size each that are kept at a time, those used last."""
+
+MOST_BYTES: Final = 1 << 30
+"""Bytes that they may take together, each as many as the model, but for `FEWEST_SIZES`."""
+
+FEWEST_SIZES: Final = 2
+
+EAGER_SIZES: Final = 8
+"""Sizes that code is made for when they first come; from then on, when they come for the second time."""
+
+MOST_WISHES: Final = 256
+"""Sizes that wait at a time: what comes once is forgotten."""
+
+
+class CodeOfSizes:
+    """Sessions for one size each, and the sizes that calls wait for; calls may come from any thread."""
+
+    def __init__(self, source: str | bytes | None, wanted: Wanted, opening: Opening) -> None:
+        """Begin without any; `opening` makes a session of `source`, a file or its bytes, None where it is neither."""
+        self._source, self._wanted, self._opening = source, wanted, opening
+        self._most = max(FEWEST_SIZES, min(MOST_KEPT, MOST_BYTES // max(1, _bytes_of(source))))
+        self._is_closed = Event()
+        self._begin_in_process()
+        self._sessions: OrderedDict[Key, onnxruntime.InferenceSession | None] = OrderedDict()
+        self._wishes: OrderedDict[Key, int] = OrderedDict()
+        self._met = 0
+        """Sizes that code was made for so far."""
+
+    def _begin_in_process(self) -> None:
+        """Begin without a worker, also in a process that was forked, where a thread that is gone may hold the lock."""
+        self._lock, self._process = Lock(), os.getpid()
+        self._worker: Thread | None = None
+
+    def of(self, sizes: Sizes) -> onnxruntime.InferenceSession | None:
+        """Return the session for these sizes; None where there is none, which may be made for later calls."""
+        key = (*sizes.items(),)
+        if os.getpid() != self._process:
+            self._begin_in_process()
+        with self._lock:
+            if key in self._sessions:
+                self._sessions.move_to_end(key)
+                return self._sessions[key]
+            self._wishes[key] = self._wishes.pop(key, 0) + 1
+            if len(self._wishes) > MOST_WISHES:
+                self._wishes.popitem(last=False)
+            if self._worker is None or not self._worker.is_alive():
+                if self._best_wish() is None:
+                    return None
+                # no daemon: it ends with the main thread, and never within native code that is being torn down
+                self._worker = Thread(target=self._serve, name="redpebble code of sizes", daemon=False)
+                self._worker.start()
+        return None
+
+    def prepare(self, sizes: Sizes) -> None:
+        """Make the session for these sizes, in this thread.
+
+        Raises:
+            ModelError: the model cannot have these sizes.
+        """
+        key = (*sizes.items(),)
+        with self._lock:
+            if key in self._sessions:
+                return
+        self._keep(key, self._opening.make(sizes))
+
+    def ready_sizes(self) -> list[Sizes]:
+        """Return the sizes that have code, those of the last call at the end."""
+        with self._lock:
+            return [dict(key) for key, session in self._sessions.items() if session is not None]
+
+    def close(self) -> None:
+        """Make no further code, and end what is being made."""
+        self._is_closed.set()
+
+    def wait(self) -> None:
+        """Wait until nothing is wished: for tests, and for measurements."""
+        worker = self._worker
+        if worker is not None:
+            worker.join()
+
+    def _is_over(self) -> bool:
+        return self._is_closed.is_set() or not main_thread().is_alive()
+
+    def _best_wish(self) -> Key | None:
+        """Return the wish that was called most often, the latest of several; None where all may wait."""
+        least = 1 if self._met < EAGER_SIZES else 2
+        wishes = [key for key, calls in self._wishes.items() if calls >= least]
+        return max(reversed(wishes), key=self._wishes.__getitem__, default=None)
+
+    def _next(self) -> Key | None:
+        with self._lock:
+            key = None if self._is_over() else self._best_wish()
+            if key is None:
+                self._worker = None
+            return key
+
+    def _keep(self, key: Key, session: onnxruntime.InferenceSession | None) -> None:
+        with self._lock:
+            self._met += 1
+            self._wishes.pop(key, None)
+            self._sessions[key] = session
+            self._sessions.move_to_end(key)
+            while sum(kept is not None for kept in self._sessions.values()) > self._most:
+                self._sessions.popitem(last=False)
+            if len(self._sessions) > MOST_WISHES:
+                self._sessions.popitem(last=False)
+
+    def _serve(self) -> None:
+        """Fulfil wishes until there are none."""
+        process, turn = CompilingProcess(self._source, self._wanted), _turn(self._process)
+        try:
+            while (key := self._next()) is not None:
+                if self._take(turn):
+                    try:
+                        self._fulfil(process, key)
+                    finally:
+                        turn.release()
+        finally:
+            process.end()
+
+    def _take(self, turn: Lock) -> bool:
+        """Wait for other sessions of this process to have compiled; return False where code is wanted no more."""
+        while not self._is_over():
+            if turn.acquire(timeout=POLL_SECONDS):
+                return True
+        return False
+
+    def _fulfil(self, process: CompilingProcess, key: Key) -> None:
+        """Make what is wished; the wish is left where code is wanted no more."""
+        words, made = ", ".join(f"{name}={size}" for name, size in key), None
+        try:
+            if not self._opening.is_cached(dict(key)) and not process.compile(key, self._is_over):
+                return
+            made = self._opening.make(dict(key))
+        except Exception as error:  # whatever it is, onnxruntime runs these sizes
+            LOG.warning("inputs of %s stay with onnxruntime: %s", words, one_line(error))
+        else:
+            LOG.info("%s with inputs of %s", "nothing gains" if made is None else "there is code for calls", words)
+        count("sizes_left" if made is None else "sizes_compiled")
+        self._keep(key, made)
+
+
+@cache
+def _turn(process: int) -> Lock:
+    """Return the lock of what compiles in the background of a process: one size at a time, of all sessions."""
+    del process
+    return Lock()
+
+
+def _bytes_of(source: str | bytes | None) -> int:
+    if isinstance(source, str):
+        return Path(source).stat().st_size
+    return MOST_BYTES if source is None else len(source)  # what is neither has too many bytes for a file of its own

@@ -1,0 +1,109 @@
+"""A process that compiles for a session: beside it, so that calls wait neither for Python nor for a core.
+
+It fills the cache of the user. Requests are lines of JSON, the sizes of axes by name, and so are its replies.
+"""
+
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import IO, Final
+
+from ..foundation.log import LOG
+from .session_arguments import Wanted
+
+POLL_SECONDS: Final = 0.1
+
+MODULE: Final = f"{__package__}.compile_sizes"
+
+
+class CompilingProcess:
+    """The process, which is started by the first request."""
+
+    def __init__(self, source: str | bytes | None, wanted: Wanted) -> None:
+        """Be ready to compile a model for some threads and rows: a file, its bytes, or None, which nothing can."""
+        self._source, self._wanted = source, wanted
+        self._process: subprocess.Popen[bytes] | None = None
+        # the executable of a frozen program is that program, not Python
+        self._can_start = source is not None and bool(sys.executable) and not getattr(sys, "frozen", False)
+
+    def compile(self, sizes: tuple[tuple[str, int], ...], is_over: Callable[[], bool]) -> bool:
+        """Have code for certain sizes in the cache; return False where `is_over` has become true before.
+
+        Where no process can be started there is none afterwards.
+
+        Raises:
+            RuntimeError: the process ended, or says why there can be none.
+        """
+        if self._process is None and self._can_start:
+            self._start()
+        if self._process is None:
+            return True
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            _send(self._process.stdin, dict(sizes))
+            reply = _line(self._process.stdout, is_over)
+        except BrokenPipeError:
+            reply = b""
+        if reply is None:
+            return False
+        if not reply.endswith(b"\n"):
+            code = self._process.wait()
+            self._process = None
+            raise RuntimeError(f"the process that compiles ended with code {code}")
+        error = json.loads(reply)["error"]
+        if error:
+            raise RuntimeError(error)
+        return True
+
+    def end(self) -> None:
+        """End the process, whatever it does: files in the cache are complete or absent."""
+        if self._process is None:
+            return
+        self._process.kill()
+        with self._process:
+            self._process = None
+
+    def _start(self) -> None:
+        program = f"import sys; sys.path[:] = {sys.path!r}; from {MODULE} import main; main()"
+        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", program], bufsize=0, stdin=pipe, stdout=pipe, stderr=nothing
+            )
+        except OSError as error:
+            LOG.info("code is compiled in this process, since none can be started beside it: %s", error)
+            self._can_start = False
+            return
+        assert self._process.stdin is not None
+        content = self._source if isinstance(self._source, bytes) else b""
+        path = self._source if isinstance(self._source, str) else ""
+        asked = {"path": path, "bytes": len(content), "threads": self._wanted.threads, "rows": self._wanted.rows}
+        try:
+            _send(self._process.stdin, asked)
+            view = memoryview(content)
+            while view:
+                view = view[self._process.stdin.write(view) :]
+        except BrokenPipeError:
+            LOG.debug("the process that compiles has ended, which its first reply says")
+
+
+def _send(pipe: IO[bytes], message: object) -> None:
+    pipe.write(json.dumps(message).encode() + b"\n")
+
+
+def _line(pipe: IO[bytes], is_over: Callable[[], bool]) -> bytes | None:
+    """Return a line that a process writes, without its end where the process ends first; None where it `is_over`."""
+    found = b""
+    while not found.endswith(b"\n"):
+        if is_over():
+            return None
+        if select.select([pipe], [], [], POLL_SECONDS)[0]:
+            part = os.read(pipe.fileno(), 1 << 16)
+            if not part:
+                break
+            found += part
+    return found
