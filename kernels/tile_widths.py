@@ -12,6 +12,9 @@ PIXELS: Final = WIDTHS[-1]
 BYTE_ROWS: Final = 64
 """Rows of a tile of codes, or fewer: what they read of a layer is read once for all of them."""
 
+BYTE_WIDTHS: Final = (1, 8, BYTE_ROWS)
+"""Rows of codes for which there are times; code takes any number of them."""
+
 REPLACING: Final = 48
 """The width that is there in place of a wider one: three vectors of 16 floats, as panels of eight rows like best."""
 

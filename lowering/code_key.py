@@ -97,7 +97,7 @@ class _Key:
             case ConstantOp() | SparseConstantOp() | FuncOp():
                 return ()
             case TileOp() if chain_in(op) is not None:
-                return (str(op.rows_of),)
+                return (str(op.rows_of), op.schedule.shares)
             case TileOp():
                 schedule = op.schedule
                 shared = sorted(schedule.shared)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from xdsl.dialects.builtin import ModuleOp
 
-from ..dialect.ops.tile import TileOp, chain_in
+from ..dialect.ops.tile import TileOp
 from ..dialect.reports.module_report import module_report
 from ..dialect.shape_inference import symbolic_shapes
 from .cpu_target import CpuTarget
@@ -49,7 +49,7 @@ class SharedCode:
             constants=tuple(constants),
             steps=tuple(
                 replace(step, tiled=replace(tiled_rows(op), shared=step.tiled.shared))
-                if step.tiled is not None and isinstance(op, TileOp) and chain_in(op) is None
+                if step.tiled is not None and isinstance(op, TileOp)
                 else step
                 for step, op in zip(self.program.steps, [*steps_of(func), None], strict=False)
             ),

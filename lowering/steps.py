@@ -36,7 +36,7 @@ from .images.step import ImageStep, image_tiles
 from .llvm.call_tables import SizeTable
 from .llvm.values import Floats, Longs
 from .program import EqualSizes, TiledRows
-from .quantized.step import QuantizedStep, chain_of, quantized_rows, quantized_scratch_bytes, quantized_tiles
+from .quantized.step import QuantizedStep, chain_of, quantized_rows, quantized_scratch_bytes, quantized_tiles, shares_of
 from .tiles import row_major
 from .tiles.batch_matmul import ProductStep, product_scratch_bytes, product_tiles
 from .tiles.row_major import RowMajorStep
@@ -94,7 +94,7 @@ def _attention(op: Attention, step: RowMajorStep) -> int:
 def _codes(op: TileOp | LinearOp, step: RowMajorStep) -> int:
     chain, x = chain_of(op), op.operands[0]
     values = step.number(product(step.sizes.shapes[x])) if chain.is_dynamic else None
-    layers = QuantizedStep(step.code, op, chain, step.constants, step.table, step.scratch, values)
+    layers = QuantizedStep(step.code, op, chain, step.constants, step.table, step.scratch, values, step.sharing)
     layers.emit(step.pointers[x], step.pointers[op.results[0]], *step.rows)
     return quantized_scratch_bytes(op, chain)
 
@@ -144,7 +144,13 @@ OVER_EDGES: Final = StepKind(_over_edges, lambda op, sizes: edge_rows(op, sizes.
 ROW_MAJOR: Final = StepKind(row_major.emit, equal=_equal_operands)
 """Ops of all other types."""
 
-CODES: Final = StepKind(_codes, quantized_rows, tiles=lambda _: quantized_tiles(), read=1)
+CODES: Final = StepKind(
+    _codes,
+    quantized_rows,
+    tiles=lambda op: tiled_rows(op) if isinstance(op, TileOp) else quantized_tiles(),
+    shares=lambda op: shares_of(op) > 1,
+    read=1,
+)
 """Layers on codes, in a tile, or one by itself that finds its codes."""
 
 ATTENTION: Final = StepKind(_attention, attention_rows, tiles=lambda _: attention_tiles(), equal=sizes_taken_as_equal)

@@ -69,6 +69,8 @@ class LayerEnd:
 class Packed(NamedTuple):
     """The addresses of the arrays of a layer."""
 
+    shares: Longs
+    """The first panel of each share of threads, and the number of panels."""
     starts: Longs
     panels: Longs
     runs: Longs
@@ -109,20 +111,21 @@ def _kernels(target: CpuTarget, form: LookupForm, kernel: KernelAttr | None, str
 
 
 def lookup_layer(code: Code, form: LookupForm, end: LayerEnd, stride: int, kernel: KernelAttr | None) -> ir.Function:
-    """Return `void (x, y, y stride, packed arrays..., rows)`, rows of bytes in x, `stride` of them apart.
+    """Return `void (x, y, y stride, packed arrays..., rows, first share, share behind the last)`.
 
-    `kernel` says which rows are done by windows.
+    Rows of bytes in x are `stride` of them apart. `kernel` says which rows are done by windows.
     """
     kinds = _kernels(code.target, form, kernel, stride)
     kernels = {rows.count: _rows_kernel(code, form, end, rows) for rows in kinds}
 
     @code.kernel(f"quantized_{form.key}_{'_'.join(rows.key for rows in kinds)}_{end.key}")
-    def layer(x: Bytes, y: Strided, packed: Packed, rows: Number) -> None:
+    def layer(x: Bytes, y: Strided, packed: Packed, rows: Number, begin: Number, end: Number) -> None:
         source = Strided(x, rows.constant(stride))
+        mine = packed.shares[begin], packed.shares[end]
         with loop(packed.chunks[0]) as chunk:
             # the panels of a chunk stay in the cache for all rows, most of them at once first
             borders, done = packed.chunks.at(chunk), rows.constant(0)
-            panels = borders[1], borders[2]
+            panels = borders[1].larger(mine[0]), borders[2].smaller(mine[1])
             for count, kernel in kernels.items():
                 some = (rows - done) // count * count
                 with loop(some, count) as row:

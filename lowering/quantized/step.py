@@ -17,7 +17,7 @@ from xdsl.ir import Operation, SSAValue
 from ...dialect.attributes.codes import CodesAttr
 from ...dialect.ops.constants import constant_array, constant_matrix
 from ...dialect.ops.quantized_layers import QuantizedLayer
-from ...dialect.ops.tile import chain_in
+from ...dialect.ops.tile import TileOp, chain_in
 from ...dialect.ops.tile_chain import CodeChain
 from ...dialect.symbolic_sizes import Size, product
 from ...dialect.tensors import shape_of
@@ -30,10 +30,11 @@ from ...sparse.csr import CscMatrix, Indices
 from ..cpu_target import CpuTarget
 from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable, Packing, SizeTable
-from ..llvm.flow import branch, call, loop
+from ..llvm.flow import branch, call, loop, when
 from ..llvm.transposition import columns_to_rows, rows_to_columns
-from ..llvm.values import BYTE, FLOAT_BYTES, Bytes, Floats, Number, Pointers, Value
+from ..llvm.values import BYTE, FLOAT_BYTES, Bytes, Floats, Index, Number, Pointers, Value
 from ..program import TiledRows, TileTime
+from ..tiles.row_major import Sharing
 from .byte_lanes import lookup_form, multiplies_bytes
 from .byte_rows import Strided, copy_codes, placed_codes, quantizing
 from .found_codes import FoundCodes, find_codes, found_bytes
@@ -49,6 +50,9 @@ WIDE_LANES: Final = 16
 WIDE_QUADS: Final = LookupForm(WIDE_LANES, bytewise=True)
 
 LINE: Final = 64
+
+PANEL_STEPS: Final = 2
+"""Steps that take as long as the end of a panel, about."""
 
 SHARED_ROWS: Final = 8
 """Rows that threads do not part."""
@@ -155,6 +159,8 @@ class QuantizedStep:
     scratch: Bytes
     values: Number | None = None
     """The number of values of the input, whose range is found, or None where that need not be known."""
+    sharing: Sharing | None = None
+    """The threads that do rows together, each its share of the outputs of every layer by look-ups."""
 
     def emit(self, x: Floats, y: Floats, begin: Number, end: Number) -> None:
         """Emit rows `begin` to `end`, some of them at a time."""
@@ -170,6 +176,10 @@ class QuantizedStep:
                 for buffer, size, is_bytes in ((x, inputs, chain.reads_bytes), (y, outputs, chain.yields_bytes))
             )
             self._emit_layers(source, target, count)
+            if self.sharing is not None:
+                # the next rows use the same memory
+                with when(row + count < end):
+                    self.sharing.barrier.meet()
 
     def _emit_codes(self, x: Strided, codes: Strided, count: Number) -> None:
         """Emit the codes of the input: rounded, or as they are."""
@@ -201,7 +211,7 @@ class QuantizedStep:
     def _emit_layers(self, x: Strided, y: Strided, count: Number) -> None:
         """Emit all layers for some rows; rows that are dead behind a stage do not go on."""
         chain, dropping, buffers = self.chain, dropping_layers(self.op), self._buffers()
-        if not dropping:
+        if not dropping or self.sharing is not None:
             self._emit_stage(range(len(chain.layers)), x, y, count)
             return
         live = LiveRows.at(self.scratch.after(_live_offset(chain)))
@@ -233,7 +243,7 @@ class QuantizedStep:
                 self._emit_codes(x, buffers[0], count)
             self._emit_quads(layers, source, y, count)
 
-        if has_quads(self.chain, self.code.target):
+        if has_quads(self.chain, self.code.target) and self.sharing is None:
             branch(count >= _least_columns(self.chain), many, few)
         else:
             few()
@@ -255,11 +265,28 @@ class QuantizedStep:
             stride = _stride(self.chain.layers[index].inputs)
             function = lookup_layer(self.code, self._form, layer_end(self.chain, index), stride, self.chain.kernel)
             packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index))
-            call(function, source.address, target, self._with_found(packed), count)
+            mine = self._mine(count, shares_of(self.op))
+            call(function, source.address, target, self._with_found(packed), count, *mine)
+            if index < layers[-1]:
+                self._meet()
         if layers.stop == len(self.chain.layers) and _reorders_outputs(self.chain, self._form):
             (places,) = self._pointers("places", len(self.chain.layers) - 1, _places)
             vectors = self.chain.layers[-1].outputs // VECTOR
-            call(placed_codes(self.code, vectors), y, places, count)
+            self._meet()
+            first, end = self._mine(count, count)
+            call(placed_codes(self.code, vectors), y.row(first), places, end - first)
+
+    def _mine(self, place: Number, shares: Index) -> tuple[Number, Number]:
+        """Return the first share of the thread, and the one behind its last: all where it works by itself."""
+        shares = place.constant(shares) if isinstance(shares, int) else shares
+        if self.sharing is None:
+            return place.constant(0), shares
+        number, threads = self.sharing.number, self.sharing.threads
+        return number * shares // threads, (number + 1) * shares // threads
+
+    def _meet(self) -> None:
+        if self.sharing is not None:
+            self.sharing.barrier.meet()
 
     def _emit_quads(self, chosen: range, x: Strided, y: Strided, count: Number) -> None:
         """Emit layers for 64 columns, the last ones of which may repeat one."""
@@ -306,7 +333,9 @@ class QuantizedStep:
         offset, buffers = 0, list[Strided]()
         for layer in self.chain.layers:
             stride = _stride(layer.inputs)
-            buffers.append(Strided(self.scratch.after(offset), self.scratch.constant(stride)))
+            # to round the input twice is faster than to read what another core has just written
+            memory = self.sharing.scratch if self.sharing is not None and not buffers else self.scratch
+            buffers.append(Strided(memory.after(offset), self.scratch.constant(stride)))
             offset += BYTE_ROWS * stride
         return buffers
 
@@ -353,7 +382,26 @@ def _packed_lookups(form: LookupForm, index: int, op: Operation | None) -> list[
     before = _order(op, chain, index - 1, form) if index else inputs
     order = _order(op, chain, index, form)
     panels = byte_lookup.pack(weight_of(chain.layers[index]), form, order, np.argsort(before))
-    return [*panels, *_outputs(chain, index, order, form.lanes)]
+    shares = _share_borders(panels.starts, shares_of(op), form)
+    return [shares, *panels, *_outputs(chain, index, order, form.lanes)]
+
+
+def shares_of(op: Operation | None) -> int:
+    """Return the shares of the threads that do rows together."""
+    return op.schedule.shares if isinstance(op, TileOp) else 1
+
+
+def _share_borders(starts: NDArray[np.int64], shares: int, form: LookupForm) -> NDArray[np.int64]:
+    """Return the first panel of each share, and the number of panels: about as many steps in each.
+
+    Outputs that lie in one line of the cache stay together.
+    """
+    panels = len(starts) - 1
+    work = starts + PANEL_STEPS * np.arange(panels + 1)
+    borders = np.arange(0, panels, LINE // form.lanes)
+    wanted = work[-1] * np.arange(1, shares) / shares
+    nearest = np.abs(work[borders][:, None] - wanted[None, :]).argmin(axis=0)
+    return np.array([0, *borders[nearest], panels], dtype=np.int64)
 
 
 def _packed_quads(index: int, op: Operation | None) -> list[NDArray[np.generic]]:

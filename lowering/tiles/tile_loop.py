@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from ...dialect.attributes.kernels import KernelAttr
 from ...dialect.ops.axis_maps import axis_map_of
 from ...dialect.ops.layers import LinearOp
-from ...dialect.ops.tile import TileOp
+from ...dialect.ops.tile import TileOp, chain_in
 from ...kernels.families import are_rows, takes_any_rows
 from ..calls.row_tiles import tiles_of_width
 from ..llvm.builder import Code
@@ -101,6 +101,8 @@ def same_from(op: TileOp) -> int:
     a family for any number of rows, whose sums have one order only.
     """
     widths, ops = op.schedule.widths, list(op.body.block.ops)
+    if chain_in(op) is not None:
+        return widths[0]  # sums of integers
     if op.depth_first is not None:
         narrowest = max((width for width in widths if is_of_rows(op, width)), default=0) + 1
         return min(width for width in widths if width >= max(op.depth_first.width, min(narrowest, widths[-1])))
@@ -136,7 +138,7 @@ def tile_times(op: TileOp) -> tuple[TileTime, ...]:
         TileTime(width, least[width], serial_us.get(width, UNKNOWN_US * (width + 8)), shared_us.get(width))
         for width in op.schedule.widths
     ]
-    if op.dead_rows is not None:
+    if op.dead_rows is not None and op.dead_rows.width not in op.schedule.widths:
         width, widest = op.dead_rows.width, times[-1]
         time = LIVE_SHARE * widest.serial_us * width / widest.width
         times.append(TileTime(width, least_compacted_rows(width), time))

@@ -56,7 +56,7 @@ from ...dialect.symbolic_sizes import Size
 from ...dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from ...kernels.families import takes_any_rows
 from ...kernels.tile_costs import boundary_us
-from ...kernels.tile_widths import BYTE_ROWS, REPLACING, TILE_WIDTHS, WIDTHS, widths_in_use
+from ...kernels.tile_widths import BYTE_WIDTHS, REPLACING, TILE_WIDTHS, WIDTHS, widths_in_use
 from ..analysis.clusters import boundary_of, clusters_of
 from ..analysis.dominance import moving_ops
 from ..analysis.layer_times import kernel_us, rows_at
@@ -258,7 +258,7 @@ def _form_tiles(func: FuncOp, widths: tuple[int, ...]) -> None:
     builder = TileBuilder(rows)
 
     def tile(members: Sequence[Operation]) -> list[Operation]:
-        found = (BYTE_ROWS,) if members[0] in chains else widths or worthwhile_widths(members)
+        found = BYTE_WIDTHS if members[0] in chains else widths or worthwhile_widths(members)
         return builder.build(members, ScheduleAttr(found))
 
     outline(func.body.block, clusters_of(ops, counts), tile)

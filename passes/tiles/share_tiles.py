@@ -13,10 +13,11 @@ A batch of a few rows has fewer tiles than there are threads. Then they work on 
 every layer, and meet in between. A layer is cut where its shares have about as many connections, and no panel is torn,
 unless that costs more than it saves. The times of layers are those of their kernels; to them come rows transposed into
 columns and back, features that another thread has just written, which come slowly, and meetings. They were measured on
-two cores whose second-level caches are their own.
+two cores whose second-level caches are their own. Layers on codes are cut when they are packed, by the work of their
+panels.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,7 +35,9 @@ from ...dialect.ops.axis_maps import axis_map_of
 from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.tile import TileOp, chain_in
+from ...dialect.ops.tile_chain import CodeChain
 from ...dialect.tensors import shape_of
+from ...kernels.byte_times import FORMS
 from ...kernels.families import FAMILIES
 from ...kernels.family import SHARE
 from ...kernels.tile_costs import BARRIER_US, FETCH_US, REDUCED_US, boundary_us, unknown_layer_us
@@ -45,6 +48,9 @@ from ..analysis.weights import Weight, weight_of
 
 WORTH_SHARING: Final = 0.9
 """Share of the time of one thread below which several are worth their trouble."""
+
+CODE_SHARE: Final = 0.25
+"""Time in which a code comes from another core over that of a float."""
 
 ROW_CONNECTIONS: Final = 2
 """Connections that take as long as an output row does by itself."""
@@ -62,8 +68,35 @@ class ShareTiles(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.threads < 1:
             raise PassFailedException(f"{self.name}: expected threads of 1 or more, got {self.threads}")
-        for tile in [found for found in op.walk() if isinstance(found, TileOp) and chain_in(found) is None]:
-            self._share(tile)
+        for tile in [found for found in op.walk() if isinstance(found, TileOp)]:
+            chain = chain_in(tile)
+            if chain is None:
+                self._share(tile)
+            else:
+                self._share_codes(tile, chain)
+
+    def _share_codes(self, tile: TileOp, chain: CodeChain) -> None:
+        """Let threads do a few rows of codes together, where that is predicted to take less time than by one."""
+        kernels, widths = [op.kernel for op in chain.linears], tile.schedule.widths
+        known = [kernel for kernel in kernels if kernel is not None and all(one in kernel.predicted for one in widths)]
+        if len(known) < len(kernels):
+            return
+        serial_us = {width: sum(kernel.predicted[width] for kernel in known) for width in widths}
+        shared_us = {width: self._shared_codes_us(chain, serial_us, width) for width in widths}
+        worthwhile = [width for width in widths if shared_us[width] < WORTH_SHARING * serial_us[width]]
+        shared_us = {
+            width: time for width, time in shared_us.items() if width >= min(worthwhile, default=widths[-1] + 1)
+        }
+        tile.schedule = ScheduleAttr(widths, self.threads if shared_us else 1, serial_us, shared_us)
+
+    def _shared_codes_us(self, chain: CodeChain, serial_us: Mapping[int, float], width: int) -> float:
+        """Return the time of rows of codes that all threads do together, which look up; each rounds them for itself."""
+        others, kernel = 1 - 1 / self.threads, chain.kernel
+        by_quads = kernel is not None and kernel.family_at(width) in FORMS
+        fewer = max((rows for rows in serial_us if rows < width), default=1)
+        time = width / fewer * serial_us[fewer] if by_quads else serial_us[width]
+        inner = sum(features_of(op.result) for op in chain.linears[:-1]) * CODE_SHARE
+        return time / self.threads + others * FETCH_US * inner * width + BARRIER_US * (len(chain.linears) - 1)
 
     def _share(self, tile: TileOp) -> None:
         widths, ops = tile.schedule.widths, list(tile.body.block.ops)

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
@@ -21,6 +22,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.deployment.partition_neurons import PartitionNeurons
 from redpebble.passes.deployment.split_components import SplitComponents
 from redpebble.passes.kernels.choose_kernels import ChooseKernels
+from redpebble.passes.kernels.choose_quantized_kernels import ChooseQuantizedKernels
 from redpebble.passes.kernels.compute_codes_as_floats import ComputeCodesAsFloats
 from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
 from redpebble.passes.tiles.drop_dead_rows import DropDeadRows
@@ -111,14 +113,36 @@ def test_sums_that_floats_do_not_hold_stay_sums_of_integers() -> None:
     assert all(op.times is not None for op in layers_of(after(layers, ComputeCodesAsFloats())))
 
 
-def test_threads_share_a_tile_of_codes() -> None:
-    layers = Layers([1024, 1024, 1024], CODES, RELU, greatest=60)
-    module = after(layers, *AS_FLOATS, FormTiles(), ShareTiles(2))
+@pytest.mark.parametrize(
+    ("kernels", "threads"), [([ChooseQuantizedKernels()], 2), ([ChooseQuantizedKernels("zen5")], 3), (AS_FLOATS, 2)]
+)
+def test_threads_share_a_tile_of_codes(kernels: Sequence[ModulePass], threads: int) -> None:
+    layers = Layers([1024, 1000, 1024], CODES, RELU, greatest=60)
+    module = after(layers, *kernels, FormTiles(), ShareTiles(threads))
     (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
-    assert tile.schedule.shares == 2
+    assert tile.schedule.shares == threads
+    assert 1 in tile.schedule.shared or kernels is AS_FLOATS
     x = inputs(ROWS, 1024)
     for rows in (1, 9, ROWS):
-        assert np.array_equal(results(module, x[:rows], threads=2), layers.expected(x)[:rows])
+        assert np.array_equal(results(module, x[:rows], threads), layers.expected(x)[:rows])
+
+
+@best_form_first
+@pytest.mark.parametrize("sizes", [[37, 50, 19], [130, 1, 257], [64, 64, 64, 64]], ids=str)
+@pytest.mark.parametrize("of_bytes", [False, True])
+def test_shares_of_threads_are_exact_for_any_rows(target: CpuTarget, sizes: list[int], of_bytes: bool) -> None:
+    layers = Layers(sizes, [*CODES, CODES[0]][: len(sizes)], RELU, quads=SCATTERED, windows=True, of_bytes=of_bytes)
+    module = after(layers, FormTiles())
+    (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
+    # times by which threads work together always
+    tile.schedule = ScheduleAttr([1, 64], 3, {1: 1e4, 64: 1e6}, {1: 1.0, 64: 1.0})
+    network, x = native(module, target, 3), inputs(150, sizes[0])
+    given = np.clip(40 * x + 128, 0, 255).astype(np.uint8) if of_bytes else x
+    expected = layers.expected_codes(given.astype(np.int64)) if of_bytes else layers.expected(x)
+    for rows in (0, 1, 7, 17, 64, 65, 150):
+        for threads in (2, 3):
+            network.run(None, {"x0": given[:rows]}, threads=threads)
+            assert np.array_equal(network.run(None, {"x0": given[:rows]}, threads=threads)[0], expected[:rows])
 
 
 @best_form_first
