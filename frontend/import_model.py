@@ -7,6 +7,7 @@ widen               half precision becomes float32 (keep only)            foldin
 inline_functions    no model-local functions; none with layers (keep)     reading/model_source.py
 fold_model          what depends on weights alone becomes a weight,       fold_model.py, folding/fold_weights.py,
                     and sizes that are the same in every call do          fold_model.py
+channels_first      images have their channels first              folding/channels_first.py
 open_codes          operators on codes become those of floats     folding/open_codes.py
                     between roundings
 give_float_ends     layers of bytes read and yield floats at their ends   folding/integer_ends.py
@@ -24,8 +25,10 @@ from typing import Final, Literal, NamedTuple
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
+from ..sparse.densities import MOSTLY_ZEROS
 from .errors import NothingToGainError
 from .fold_model import fold_model
+from .folding.channels_first import with_channels_first
 from .folding.half_precision import widen
 from .folding.integer_ends import give_float_ends, is_dense_behind
 from .folding.open_codes import open_codes
@@ -37,6 +40,7 @@ from .reading.function_calls import call_tree
 from .reading.held_tensors import held_tensors
 from .reading.model_source import Source, inline_functions, inline_layers, read_model
 from .reading.raised_opset import raise_opset, raising_obstacle
+from .sparse_weights import CONVOLUTIONS, weight_zeros
 from .translation import Keep, translate
 
 # Convolutions and dense products on codes that stay with the runtime have a rounding of their own, in place.
@@ -179,6 +183,8 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
     while True:
         model = original.clone() if keep_foreign else original
         grown = fold_model(model, keep_foreign=keep_foreign, kept=kept)
+        moved = with_channels_first(model) if _may_move(model, keep) else None
+        model = model if moved is None else moved
         ended = keep.has_networks and open_codes(model, keep.names, gaining=keep.moving)
         ended |= keep_foreign and keep.has_networks and give_float_ends(model, gaining=keep.moving)
         if keep.whole is not None and keep.moving and keep.may_add:
@@ -187,7 +193,20 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:
             made = frozenset(model.graph.initializers) - stored
-            rewritten = inlined or widened or ended
+            rewritten = inlined or widened or ended or moved is not None
             return Imported(translated.module, model, translated.expanded, translated.reasons, rewritten, made)
         # these would only make the file larger: no op of ours uses them
         kept |= wasted
+
+
+def _may_move(model: onnx_ir.Model, keep: Keep) -> bool:
+    """Return whether Transposes may move: where all is ours, or where convolutions may gain that do not stay."""
+    if not keep.foreign or not keep.moving:
+        return True
+    if keep.whole is None or not keep.may_add:
+        return False
+    convolutions = (node for node in model.graph if (node.domain, node.op_type) in CONVOLUTIONS)
+    return any(
+        (weight_zeros(node, model.ir_version) or 0.0) >= 1 - MOSTLY_ZEROS and not keep.names(node)
+        for node in convolutions
+    )

@@ -1,4 +1,4 @@
-"""Constants with one entry for each feature: their entries, and the affine maps x * scale + shift that they make."""
+"""Constants with one entry for each feature, or for each channel of images, and the affine maps that they make."""
 
 from typing import NamedTuple
 
@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from ...dialect.ops.constants import ConstantOp
+from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
 from ...dialect.ops.elementwise import AddOp, BinaryOp, DivOp, MulOp, SubOp
+from ...dialect.ops.images import spreads_of
 from ...dialect.ops.layers import BatchNormOp
 from ...dialect.tensors import DYNAMIC, shape_of
 
@@ -48,7 +49,7 @@ def featurewise_operands(op: BinaryOp) -> Featurewise | None:
 
 
 class Affine(NamedTuple):
-    """source * scale + shift over the last axis of K features, in double precision."""
+    """source * scale + shift over an axis of K features or channels, in double precision."""
 
     source: SSAValue
     scale: NDArray[np.float64]
@@ -63,19 +64,33 @@ def affine_of(op: BinaryOp) -> Affine | None:
     if operands is None:
         return None
     size = shape_of(operands.value)[-1]
-    constant = np.broadcast_to(operands.entries.astype(np.float64), (size,))
-    ones, zeros = np.ones(size), np.zeros(size)
-    constant_first = operands.constant is op.left
+    return _affine(op, operands.value, np.broadcast_to(operands.entries.astype(np.float64), (size,)))
+
+
+def affine_of_channels(op: BinaryOp) -> Affine | None:
+    """Return the map that a sum, product or the like of images with a constant per channel is, else None."""
+    spreads = spreads_of(op)
+    if spreads is None or "tile" not in spreads:
+        return None
+    value, other = (op.left, op.right) if spreads[0] == "tile" else (op.right, op.left)
+    constant, channels = constant_array(other), shape_of(value)[1]
+    if constant is None or channels == DYNAMIC or is_constant(value):
+        return None
+    return _affine(op, value, np.broadcast_to(constant.astype(np.float64).reshape(-1), (channels,)))
+
+
+def _affine(op: BinaryOp, value: SSAValue, constant: NDArray[np.float64]) -> Affine | None:
+    ones, zeros = np.ones(len(constant)), np.zeros(len(constant))
     match op:
         case AddOp():
-            return Affine(operands.value, ones, constant)
+            return Affine(value, ones, constant)
         case SubOp():
-            return Affine(operands.value, *((-ones, constant) if constant_first else (ones, -constant)))
+            return Affine(value, *((ones, -constant) if value is op.left else (-ones, constant)))
         case MulOp():
-            return Affine(operands.value, constant, zeros)
-        case DivOp() if not constant_first:
+            return Affine(value, constant, zeros)
+        case DivOp() if value is op.left:
             with np.errstate(all="ignore"):
-                return Affine(operands.value, 1.0 / constant, zeros)
+                return Affine(value, 1.0 / constant, zeros)
         case _:
             return None
 

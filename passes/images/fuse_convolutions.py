@@ -1,4 +1,4 @@
-"""Let convolutions take what follows them: batch norms, sums with an earlier value, activations.
+"""Let convolutions take what follows them: batch norms, constants of channels, sums with an earlier value, activations.
 
 ```mlir
 %a = pebble.conv2d %x, %w window <...> : ...
@@ -27,12 +27,12 @@ from xdsl.rewriter import Rewriter
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.attributes.codes import CodesAttr
 from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
-from ...dialect.ops.elementwise import ActivateOp, AddOp
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp
 from ...dialect.ops.foreign import ForeignOp
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, spreads_of
 from ...dialect.ops.layers import BatchNormOp
 from ...dialect.provenance import keep_value_name
-from ..analysis.per_feature_constants import affine_of_batch_norm
+from ..analysis.per_feature_constants import Affine, affine_of_batch_norm, affine_of_channels
 from ..analysis.weights import constant_for, entries_of, scaled_outputs, weight_of
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.parameters import place_constant
@@ -138,9 +138,11 @@ def _with_reader(conv: Conv2dOp | Depthwise2dOp) -> Conv2dOp | Depthwise2dOp | N
             conv.activation = reader.activation
             made = conv
         case BatchNormOp():
-            made = _with_batch_norm(conv, reader)
-        case AddOp() if isinstance(conv, Conv2dOp):
-            made = _with_sum(conv, reader)
+            made = _with_affine(conv, affine_of_batch_norm(reader))
+        case BinaryOp():
+            made = _with_affine(conv, affine_of_channels(reader))
+            if made is None and isinstance(reader, AddOp) and isinstance(conv, Conv2dOp):
+                made = _with_sum(conv, reader)
         case _:
             return None
     if made is not None:
@@ -148,20 +150,24 @@ def _with_reader(conv: Conv2dOp | Depthwise2dOp) -> Conv2dOp | Depthwise2dOp | N
     return made
 
 
-def _with_batch_norm(conv: Conv2dOp | Depthwise2dOp, reader: BatchNormOp) -> Conv2dOp | Depthwise2dOp | None:
-    affine, weight = affine_of_batch_norm(reader), weight_of(conv.weight)
-    bias = np.zeros(1) if conv.bias is None else constant_array(conv.bias)
-    if affine is None or weight is None or bias is None or (isinstance(conv, Conv2dOp) and conv.residual is not None):
+def _with_affine(conv: Conv2dOp | Depthwise2dOp, affine: Affine | None) -> Conv2dOp | Depthwise2dOp | None:
+    """Return a convolution whose channels are scaled and shifted; with a residual they can only be shifted."""
+    weight, bias = weight_of(conv.weight), np.zeros(1) if conv.bias is None else constant_array(conv.bias)
+    if affine is None or affine.source is not conv.result or weight is None or bias is None:
+        return None
+    is_shift = bool(np.all(affine.scale == 1.0))
+    if isinstance(conv, Conv2dOp) and conv.residual is not None and not is_shift:
         return None
     with np.errstate(all="ignore"):
-        scaled = scaled_outputs(weight, affine.scale)
+        scaled = weight if is_shift else scaled_outputs(weight, affine.scale)
         shift = (bias * affine.scale + affine.shift).astype(np.float32)
     if not (np.isfinite(entries_of(scaled)).all() and np.isfinite(shift).all()):
         return None
-    parameters = (place_constant(constant_for(scaled), conv, conv.weight), ConstantOp(shift))
-    return _replaced(
-        conv, type(conv)(conv.x, parameters[0], place_constant(parameters[1], conv, conv.bias), conv.window)
-    )
+    matrix = conv.weight if is_shift else place_constant(constant_for(scaled), conv, conv.weight)
+    added = place_constant(ConstantOp(shift), conv, conv.bias)
+    if isinstance(conv, Depthwise2dOp):
+        return _replaced(conv, Depthwise2dOp(conv.x, matrix, added, conv.window))
+    return _replaced(conv, Conv2dOp(conv.x, matrix, added, conv.window, conv.residual))
 
 
 def _with_sum(conv: Conv2dOp, reader: AddOp) -> Conv2dOp | None:

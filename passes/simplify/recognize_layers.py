@@ -11,7 +11,8 @@
 ```
 
 Activations: gelu (erf and tanh), silu, mish, hard swish, and prelu with one slope. Normalisations: layer norm and rms
-norm over the last axis, with the scale and bias behind them. Operands may stand in any order, constants may be scalars
+norm over the last axis, with the scale and bias behind them, and batch norm of images, of sums, differences, products
+and quotients with constants of channels. Operands may stand in any order, constants may be scalars
 or one-element tensors; no value inside may have another reader.
 """
 
@@ -36,15 +37,23 @@ from xdsl.pattern_rewriter import (
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.constants import ConstantOp
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
-from ...dialect.ops.layers import LayerNormOp, ReduceMeanOp, RmsNormOp
+from ...dialect.ops.layers import BatchNormOp, LayerNormOp, ReduceMeanOp, RmsNormOp
 from ...dialect.provenance import copy_provenance
 from ...dialect.tensors import DYNAMIC, shape_of
-from ..analysis.per_feature_constants import entries_per_feature, featurewise_operands, single_entry
+from ..analysis.per_feature_constants import (
+    Affine,
+    affine_of_batch_norm,
+    affine_of_channels,
+    entries_per_feature,
+    featurewise_operands,
+    single_entry,
+)
 from ..analysis.polynomials import CLOSE, Polynomial, is_close, linear_factor, polynomial_of
 from ..rewriting.erase_unused import erase_unused
 
 # Normalisations that a model spells out: layer norm and rms norm over the last axis, with scale and bias.
 
+IMAGE_RANK: Final = 4
 NormOp = LayerNormOp | RmsNormOp
 Floats = NDArray[np.float32]
 
@@ -173,6 +182,36 @@ def _with_sum(norm: NormOp, summand: Floats) -> list[Operation]:
     return [bias, shifted]
 
 
+def recognized_batch_norm(op: Operation) -> list[Operation]:
+    """Return the batch norm that `op` and the one before it are together, its parameters first; else nothing."""
+    second = affine_of_channels(op) if isinstance(op, BinaryOp) and len(shape_of(op.result)) == IMAGE_RANK else None
+    first = None if second is None or not second.source.has_one_use() else second.source.owner
+    match first:
+        case BatchNormOp():
+            before = affine_of_batch_norm(first)
+        case BinaryOp():
+            before = affine_of_channels(first)
+        case _:
+            return []
+    # two numbers for all channels are rather part of an activation
+    is_spread = before is not None and (isinstance(first, BatchNormOp) or _varies(before) or _varies(second))
+    if before is None or second is None or not is_spread:
+        return []
+    scale, shift = (
+        ConstantOp(array.astype(np.float32))
+        for array in (before.scale * second.scale, before.shift * second.scale + second.shift)
+    )
+    if not (np.isfinite(scale.array).all() and np.isfinite(shift.array).all()):
+        return []
+    zero, one = ConstantOp(np.zeros_like(scale.array)), ConstantOp(np.ones_like(scale.array))
+    norm = BatchNormOp(before.source, (scale.result, shift.result, zero.result, one.result), 0.0)
+    return [scale, shift, zero, one, norm]
+
+
+def _varies(affine: Affine | None) -> bool:
+    return affine is not None and any(np.any(array != array[:1]) for array in (affine.scale, affine.shift))
+
+
 # Activations that a model spells out: gelu, silu, mish and hard swish as a product of x and a gate of x.
 
 CUBIC = 0.044715
@@ -279,7 +318,8 @@ class RecognizeLayer(RewritePattern):
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
         activation = recognized_activation(op) if isinstance(op, BinaryOp) else None
-        found = recognized_norm(op) or norm_with_parameters(op) if activation is None else [activation]
+        norm = recognized_norm(op) or norm_with_parameters(op) or recognized_batch_norm(op)
+        found = norm if activation is None else [activation]
         if found:
             copy_provenance(op, found[-1])
             rewriter.replace(op, found)

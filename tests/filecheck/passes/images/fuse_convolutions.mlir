@@ -80,3 +80,21 @@ func.func @ends(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
   %y = pebble.activate <quantize(0.023529411764705882, 0.0)> %a : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
   func.return %y : tensor<?x2x4x4xf32>
 }
+
+// -----
+
+// A constant of each channel is part of the bias, even behind a residual; one that scales goes into the weight.
+// CHECK-LABEL: @constants
+func.func @constants(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
+  %w = pebble.constant dense<[[1.0, 0.0], [0.0, 3.0]]> : tensor<2x2xf32>
+  %c = pebble.constant dense<[[[3.0]], [[4.0]]]> : tensor<2x1x1xf32>
+  // CHECK: [[W:%.*]] = pebble.constant dense<{{.}}[3.000000e+00, 0.000000e+00], [0.000000e+00, 1.200000e+01]]>
+  // CHECK: [[B:%.*]] = pebble.constant dense<[3.000000e+00, 4.000000e+00]> : tensor<2xf32>
+  // CHECK: [[Y:%.*]] = pebble.conv2d %x, [[W]] bias [[B]] : tensor<2xf32> residual %x : tensor<?x2x4x4xf32> window <[1, 1] {{.*}}> :
+  // CHECK-NEXT: func.return [[Y]]
+  %h = pebble.conv2d %x, %w window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>) -> tensor<?x2x4x4xf32>
+  %m = pebble.mul %c, %h : (tensor<2x1x1xf32>, tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  %s = pebble.add %m, %x : (tensor<?x2x4x4xf32>, tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  %y = pebble.add %s, %c : (tensor<?x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  func.return %y : tensor<?x2x4x4xf32>
+}

@@ -130,3 +130,24 @@ func.func @rms_norm(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
   %y = pebble.mul %q, %scale : (tensor<?x2xf32>, tensor<2xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
+
+// -----
+
+// A batch norm of images, one product and sum after the other.
+// CHECK-LABEL: @batch_norm
+func.func @batch_norm(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
+  %mean = pebble.constant dense<[[[1.0]], [[2.0]]]> : tensor<2x1x1xf32>
+  %factor = pebble.constant dense<[[[[4.0]], [[0.5]]]]> : tensor<1x2x1x1xf32>
+  %two = pebble.constant dense<2.0> : tensor<f32>
+  // CHECK: [[S:%.*]] = pebble.constant dense<[2.000000e+00, 2.500000e-01]>
+  // CHECK: [[B:%.*]] = pebble.constant dense<[-1.000000e+00, 1.500000e+00]>
+  // CHECK: [[Z:%.*]] = pebble.constant dense<0.000000e+00> : tensor<2xf32>
+  // CHECK: [[O:%.*]] = pebble.constant dense<1.000000e+00> : tensor<2xf32>
+  // CHECK-NEXT: pebble.batch_norm %x scale [[S]] bias [[B]] mean [[Z]] variance [[O]] epsilon 0.000000e+00 {pebble.values = ["y"]}
+  // CHECK-NEXT: func.return
+  %a = pebble.sub %x, %mean : (tensor<?x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  %b = pebble.mul %a, %factor : (tensor<?x2x4x4xf32>, tensor<1x2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  %c = pebble.div %b, %two : (tensor<?x2x4x4xf32>, tensor<f32>) -> tensor<?x2x4x4xf32>
+  %y = pebble.add %c, %mean {pebble.values = ["y"]} : (tensor<?x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  func.return %y : tensor<?x2x4x4xf32>
+}

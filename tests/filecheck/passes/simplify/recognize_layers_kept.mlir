@@ -51,3 +51,19 @@ func.func @other_squares(%x: tensor<?x2xf32>, %z: tensor<?x2xf32>) -> tensor<?x2
   %y = pebble.div %x, %r : (tensor<?x2xf32>, tensor<?x1xf32>) -> tensor<?x2xf32>
   func.return %y : tensor<?x2xf32>
 }
+
+// -----
+
+// Two numbers for all channels are the gate of an activation, rather; a value that is read twice stays.
+// CHECK-LABEL: @numbers
+func.func @numbers(%x: tensor<?x2x4x4xf32>) -> (tensor<?x2x4x4xf32>, tensor<?x2x4x4xf32>) {
+  %three = pebble.constant dense<3.0> : tensor<f32>
+  %c = pebble.constant dense<[[[1.0]], [[2.0]]]> : tensor<2x1x1xf32>
+  // CHECK-NOT: batch_norm
+  %a = pebble.div %x, %three : (tensor<?x2x4x4xf32>, tensor<f32>) -> tensor<?x2x4x4xf32>
+  %b = pebble.add %a, %three : (tensor<?x2x4x4xf32>, tensor<f32>) -> tensor<?x2x4x4xf32>
+  %d = pebble.activate <relu> %b : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  %e = pebble.mul %d, %c : (tensor<?x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  %f = pebble.add %e, %c : (tensor<?x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  func.return %e, %f : tensor<?x2x4x4xf32>, tensor<?x2x4x4xf32>
+}
