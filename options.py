@@ -66,10 +66,10 @@ class Options:
     def __post_init__(self) -> None:
         checked_threads(self.threads)
         if self.rows < 0:
-            raise ValueError(f"rows is {self.rows}, expected 0 or more")
+            raise ValueError(f"rows: expected 0 or more, got {self.rows}")
         for name, seconds in (("reorder", self.reorder_seconds), ("schedule", self.schedule_seconds)):
             if not 0 <= seconds < float("inf"):
-                raise ValueError(f"{name}_seconds is {seconds}, expected 0 or more")
+                raise ValueError(f"{name}_seconds: expected 0 or more, got {seconds}")
 
     @property
     def machine(self) -> Machine:

@@ -296,7 +296,7 @@ def check_known(kind: str, names: Iterable[str], accepted: Sequence[str]) -> Non
     """
     for name in names:
         if name not in accepted:
-            raise ValueError(f"unknown {kind} {name!r}, expected one of {', '.join(accepted)}")
+            raise ValueError(f"{kind}: expected one of {', '.join(accepted)}, got {name!r}")
 
 
 def _passes(stage: Stage, options: Options) -> list[ModulePass]:

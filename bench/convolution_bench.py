@@ -271,7 +271,7 @@ def _chosen(names: list[str] | None) -> Iterator[Case | LayerCase]:
     known = {*(case.export for case in CASES), LAYERS}
     unknown = sorted({*(names or ())} - known)
     if unknown:
-        raise typer.BadParameter(f"no network {unknown[0]!r}, expected one of {', '.join(sorted(known))}")
+        raise typer.BadParameter(f"network: expected one of {', '.join(sorted(known))}, got {unknown[0]!r}")
     yield from (case for case in CASES if not names or case.export in names)
     yield from (LAYER_CASES if not names or LAYERS in names else ())
 

@@ -60,7 +60,7 @@ class Size:
             return 0
         value = self.coefficient * prod(Fraction(known[name]) ** power for name, power in self.powers)
         if value.denominator != 1:
-            raise ValueError(f"size {self} is {value} here, expected a whole number")
+            raise ValueError(f"size {self}: expected a whole number, got {value}")
         return int(value)
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ def sum_of(parts: Sequence[Size]) -> Size:
         # loaded here, as calls of compiled networks need sizes and no IR
         from xdsl.utils.exceptions import VerifyException
 
-        raise VerifyException(f"a sum of {len(totals)} sizes, expected one that is shorter")
+        raise VerifyException(f"expected a single size, got a sum of {len(totals)}")
     return Size.symbol(name)
 
 
@@ -141,11 +141,11 @@ def bind_symbols(expected: Mapping[str, SymbolicShape], shapes: Sequence[Sequenc
     for (name, sizes), shape in zip(expected.items(), shapes, strict=True):
         if len(shape) != len(sizes):
             text = ", ".join(map(str, sizes))
-            raise ValueError(f"input {name!r} has shape {shape}, expected [{text}]")
+            raise ValueError(f"input {name!r}: expected shape [{text}], got {shape}")
         for axis, (size, value) in enumerate(zip(sizes, shape, strict=True)):
             known = size.constant if size.constant is not None else symbols.setdefault(str(size), value)
             if known != value:
-                raise ValueError(f"input {name!r} has size {value} along axis {axis}, expected {known}")
+                raise ValueError(f"input {name!r}: expected size {known} along axis {axis}, got {value}")
     return symbols
 
 

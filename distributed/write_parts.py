@@ -72,19 +72,19 @@ def check_target(folder: Path) -> None:
         ValueError: it exists, and is a link, or holds anything but the parts of a plan.
         OSError: there is no folder for it.
     """
-    accepted = "expected a new folder or one of parts"
+    accepted = f"{folder}: expected a new folder or one of parts, got"
     if not folder.absolute().parent.is_dir():
         raise FileNotFoundError(f"cannot write {folder}: {folder.absolute().parent} is no folder")
     if folder.is_symlink():
-        raise ValueError(f"{folder} is a link, {accepted}")
+        raise ValueError(f"{accepted} a link")
     if not folder.exists():
         return
     names = sorted(file.name for file in folder.iterdir()) if folder.is_dir() else [folder.name]
     if names and not is_plan(folder / PLAN_NAME):
-        raise ValueError(f"{folder} exists and holds no parts, {accepted}")
+        raise ValueError(f"{accepted} one without")
     others = [name for name in names if name != PLAN_NAME and not PART_NAME.fullmatch(name)]
     if others:
-        raise ValueError(f"{folder} holds {others[0]!r} beside its parts, {accepted}")
+        raise ValueError(f"{accepted} {others[0]!r} beside its parts")
 
 
 def _write_into(folder: Path, module: ModuleOp, request: PartsRequest) -> PlanFile:

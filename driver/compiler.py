@@ -165,7 +165,7 @@ def _checked_target(target: object) -> CpuTarget:
         case CpuTarget():
             return target
         case _:
-            raise ValueError(f"target is {target!r}, expected a CpuTarget such as CpuTarget.avx2()")
+            raise ValueError(f"target: expected a CpuTarget such as CpuTarget.avx2(), got {target!r}")
 
 
 def cache_folder(cache: Cache) -> Path | None:
@@ -294,7 +294,7 @@ def optimize(
             or "f32" with some; or rows are negative.
     """
     if target not in ("portable", "ort"):
-        raise ValueError(f"target is {target!r}, expected 'portable' or 'ort'")
+        raise ValueError(f"target: expected 'portable' or 'ort', got {target!r}")
     networks = target == "ort"
     options = Options("optimize", skip_passes=skip_passes, sparse_networks=networks, rows=rows, samples=samples)
     options = replace(options, bfloat=is_bfloat(precision, samples is not None))
@@ -308,7 +308,7 @@ def is_bfloat(precision: Precision | None, has_samples: bool) -> bool:
         ValueError: there is no such precision, or it does not go with samples, or without them.
     """
     if precision not in (None, *get_args(Precision)):
-        raise ValueError(f"precision is {precision!r}, expected one of {', '.join(get_args(Precision))}")
+        raise ValueError(f"precision: expected one of {', '.join(get_args(Precision))}, got {precision!r}")
     if precision in ("f32", "int8") and has_samples != (precision == "int8"):
         raise ValueError(f"precision is {precision!r} {'with' if has_samples else 'without'} samples, which int8 needs")
     return precision == "bf16"

@@ -64,7 +64,7 @@ class NetworkOfSizes(Network):
             ModelError: something is not covered in images of these sizes.
         """
         if len(inputs) != len(self._inputs):
-            raise ValueError(f"{len(inputs)} inputs, expected {len(self._inputs)}")
+            raise ValueError(f"expected {len(self._inputs)} inputs, got {len(inputs)}")
         names = (value.name or "" for value in self._inputs)
         return self._of(dict(zip(names, inputs, strict=True)))(*inputs, threads=threads)
 

@@ -85,7 +85,7 @@ def _argument_names(main: FuncOp) -> Sequence[str]:
     attributes = main.arg_attrs
     names = [_name(entry) for entry in attributes] if isa(attributes, ArrayAttr[DictionaryAttr]) else []
     if len(names) != len(main.body.block.args) or not all(names):
-        raise ValueError("function @main has arguments without pebble.name, expected one for each")
+        raise ValueError("function @main: expected a pebble.name for each argument, got arguments without")
     return names
 
 

@@ -47,7 +47,9 @@ class Original:
         """
         opset = self.graph.opset_imports.get("")
         if opset is None:
-            raise ValueError("the model imports no standard opset, expected one for the nodes of the optimized graph")
+            raise ValueError(
+                "expected the standard opset, for the nodes of the optimized graph, got a model that imports none"
+            )
         return opset
 
     @cached_property

@@ -49,11 +49,13 @@ def save_model(model: ir.Model, path: str | os.PathLike[str], *, external_data: 
     if target.is_dir():
         raise OSError(f"cannot write {target}: it is a folder")
     if target.suffix != ".onnx":
-        raise ValueError(f"cannot write {target}, expected a file that ends in .onnx")
+        raise ValueError(f"expected a file to write that ends in .onnx, got {target}")
     external = _needs_data_file(model) if external_data is None else external_data
     size = _weight_bytes(model)
     if not external and size > PROTOBUF_LIMIT - STRUCTURE:
-        raise ValueError(f"cannot write {target}: {size} bytes of weights without external data, expected at most 2 GB")
+        raise ValueError(
+            f"cannot write {target}: expected at most 2 GB of weights without external data, got {size} bytes"
+        )
     try:
         with replacing_files(target) as folder:
             _write(model.clone(), folder / target.name, external=external)

@@ -74,9 +74,9 @@ def _check(descriptor: int, path: Path) -> None:
     if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
         _refuse(descriptor, f"{path} is no plain file")
     if found.st_uid not in (user, ROOT):
-        _refuse(descriptor, f"{path} belongs to user {found.st_uid}, expected {user} or root")
+        _refuse(descriptor, f"{path}: expected owner {user} or root, got user {found.st_uid}")
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        _refuse(descriptor, f"others may write to {path}, expected `chmod go-w`")
+        _refuse(descriptor, f"{path}: expected only its owner to write to it, got others (try `chmod go-w`)")
 
 
 def _refuse(descriptor: int, message: str) -> NoReturn:

@@ -74,7 +74,7 @@ def digits_record() -> dict[str, Any]:
     record: dict[str, Any] = json.loads(RECORD_FILE.read_text())
     found = hashlib.sha256(MODEL_FILE.read_bytes()).hexdigest()
     if found != record["sha256"]:
-        raise ValueError(f"{MODEL_FILE.name} has sha256 {found}, expected {record['sha256']}")
+        raise ValueError(f"{MODEL_FILE.name}: expected sha256 {record['sha256']}, got {found}")
     return record
 
 

@@ -72,7 +72,7 @@ def parse_spec(text: str) -> Spec:
     Raises:
         ValueError: the text is something else.
     """
-    refusal = f"{text!r} is not a model spec, expected name or name(parameter=value, ...) with literal values"
+    refusal = f"expected a model as name or name(parameter=value, ...) with literal values, got {text!r}"
     try:
         expression = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError):
@@ -106,7 +106,7 @@ def choose(name: str, recipe: type[ModelRecipe], parameters: Mapping[str, object
     known = describe(name, recipe).parameters
     for parameter, value in parameters.items():
         if parameter not in known:
-            raise ValueError(f"{name} has no parameter {parameter!r}, expected {_spelled(known) or 'none'}")
+            raise ValueError(f"{name}: expected {_spelled(known) or 'no parameter'}, got parameter {parameter!r}")
         _check_kind(f"{name}: {parameter}", value, _KINDS[types[parameter]])
     try:
         return recipe(**parameters)
@@ -121,7 +121,7 @@ def require(holds: bool, parameter: str, value: object, accepted: str) -> None:
         ValueError: it does not.
     """
     if not holds:
-        raise ValueError(f"{parameter} is {value!r}, expected {accepted}")
+        raise ValueError(f"{parameter}: expected {accepted}, got {value!r}")
 
 
 def require_at_least(least: int, **parameters: int) -> None:
@@ -147,7 +147,7 @@ def _check_kind(subject: str, value: object, kind: _Kind) -> None:
     wrong = not isinstance(value, kind.types) or (isinstance(value, bool) and bool not in kind.types)
     entries = cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
     if wrong or any(type(entry) is not int for entry in entries):
-        raise ValueError(f"{subject} is {value!r}, expected {kind.accepted}")
+        raise ValueError(f"{subject}: expected {kind.accepted}, got {value!r}")
 
 
 def _literal(node: ast.expr, refusal: str) -> object:

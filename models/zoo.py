@@ -65,7 +65,7 @@ def build(spec: str, *, seed: int = 0) -> ir.Model:
     name, parameters = parse_spec(spec)
     recipe = RECIPES.get(name)
     if recipe is None:
-        raise ValueError(f"no model {name!r} in the zoo, expected one of {', '.join(RECIPES)}")
+        raise ValueError(f"model of the zoo: expected one of {', '.join(RECIPES)}, got {name!r}")
     return choose(name, recipe, parameters).build(np.random.default_rng(seed))
 
 

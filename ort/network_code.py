@@ -31,11 +31,11 @@ def checked_identity(op_type: str, attributes: Attributes, constants: Constants)
     """
     version = attributes.get("format")
     if version != FORMAT:
-        raise ValueError(f"{op_type}: the network has format {version}, expected {FORMAT}")
+        raise ValueError(f"{op_type}: expected a network of format {FORMAT}, got {version}")
     digest = hashlib.sha256(str(attributes.get("network", "")).encode())
     for index, array in enumerate(constants):
         if array is None:
-            raise ValueError(f"{op_type}: constant {index} is computed, expected an initializer")
+            raise ValueError(f"{op_type}: expected an initializer for constant {index}, got a computed value")
         digest.update(array.tobytes())
     if digest.hexdigest() != attributes.get("digest"):
         raise ValueError(f"{op_type}: network and constants do not have the digest that the node states")

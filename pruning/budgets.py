@@ -151,8 +151,8 @@ def sparsest(options: Mapping[str, Sequence[Option]], rehearse: Rehearse, wanted
     times = rehearse(found.densities)
     if times.pruned_us > TOO_SLOW * wanted_us():
         raise ValueError(
-            f"{wanted_us() / 1000:.3g} ms is out of reach, expected {times.pruned_us / 1000:.3g} ms "
-            f"({times.speedup:.2f}x as fast) or more: so long the model takes at the lowest densities"
+            f"expected {times.pruned_us / 1000:.3g} ms ({times.speedup:.2f}x as fast) or more, the time at the "
+            f"lowest densities, got {wanted_us() / 1000:.3g} ms"
         )
     return Rehearsal(replace(found, rest_us=times.pruned_us - found.layers_us), times.pruned_us)
 

@@ -64,13 +64,13 @@ def lessons_of(batches: Sequence[Mapping[str, NDArray[Any]]], labels: NDArray[An
         return Lessons(inputs, teacher)
     if np.issubdtype(labels.dtype, np.integer) and labels.shape == (count,) and outputs > 1:
         if not 0 <= labels.min() <= labels.max() < outputs:
-            raise ValueError(f"labels are {labels.min()} to {labels.max()}, expected classes 0 to {outputs - 1}")
+            raise ValueError(f"labels: expected classes 0 to {outputs - 1}, got {labels.min()} to {labels.max()}")
         return Lessons(inputs, teacher, np.eye(outputs, dtype=np.float32)[labels], "cross-entropy")
     wanted = labels.reshape(-1, 1) if labels.ndim == 1 else labels
     if wanted.shape != (count, outputs) or wanted.dtype.kind not in "fiub" or not np.isfinite(wanted).all():
         raise ValueError(
-            f"labels are {labels.dtype} of shape {labels.shape}, expected classes ({count},) or "
-            f"finite outputs ({count}, {outputs})"
+            f"labels: expected classes ({count},) or finite outputs ({count}, {outputs}), "
+            f"got {labels.dtype} of shape {labels.shape}"
         )
     return Lessons(inputs, teacher, wanted.astype(np.float32))
 

@@ -92,7 +92,7 @@ def prunable_layers(graph: onnx.GraphProto, keep: Sequence[str] = ()) -> tuple[P
     }
     for name in keep:
         if name not in layers:
-            raise ValueError(f"no layer {name!r} to keep, expected one of {', '.join(layers) or 'none'}")
+            raise ValueError(f"layer to keep: expected one of {', '.join(layers) or 'none'}, got {name!r}")
     return tuple(layer for name, layer in layers.items() if name not in keep and layer.size > SMALL)
 
 

@@ -43,9 +43,9 @@ class Goal:
         if not given and density is not None:
             return Goal("sparsity", 1 - density)
         if len(given) != 1:
-            names = " and ".join(prefix + goal.measure for goal in given) or "missing"
+            names = " and ".join(prefix + goal.measure for goal in given) or "none"
             accepted = ", ".join(prefix + name for name in numbers)
-            raise ValueError(f"goal is {names}, expected one of {accepted}")
+            raise ValueError(f"goal: expected one of {accepted}, got {names}")
         return given[0]
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Goal:
         }[self.measure]
         if not least < self.value <= most or self.value == inf:
             bound = "" if most == inf else f" and up to {most:g}"
-            raise ValueError(f"{self.measure} is {self.value}, expected more than {least:g}{bound}")
+            raise ValueError(f"{self.measure}: expected more than {least:g}{bound}, got {self.value}")
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,15 @@ class PruneOptions:
     def __post_init__(self) -> None:
         checked_threads(self.threads)
         if self.rows is not None and self.rows < 1:
-            raise ValueError(f"rows is {self.rows}, expected 1 or more")
+            raise ValueError(f"rows: expected 1 or more, got {self.rows}")
         if not 0 <= self.finetune < float("inf"):
-            raise ValueError(f"finetune is {self.finetune} seconds, expected 0 or more")
+            raise ValueError(f"finetune: expected 0 seconds or more, got {self.finetune}")
         if self.stages < 1 or (self.stages > 1 and not self.finetune):
-            raise ValueError(f"stages is {self.stages}, expected 1, or more together with finetune")
+            raise ValueError(f"stages: expected 1, or more together with finetune, got {self.stages}")
         if self.labels is not None and not self.finetune:
-            raise ValueError("labels are for finetuning, expected only together with finetune")
+            raise ValueError("labels: expected them only together with finetune, got labels alone")
         if self.precision not in ("f32", "int8"):
-            raise ValueError(f"precision is {self.precision!r}, expected f32 or int8")
+            raise ValueError(f"precision: expected f32 or int8, got {self.precision!r}")
         # names are looked up before any work is done
         _ = self.chosen_structure, self.chosen_method
 

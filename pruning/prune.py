@@ -95,7 +95,7 @@ class DensityChoice:
         if goal.measure == "sparsity":
             density = 1 - goal.value if structure.density is None else structure.density
             if abs(density - (1 - goal.value)) > 1e-6:
-                raise ValueError(f"sparsity is {goal.value}, expected {1 - density:g}, that of the structure")
+                raise ValueError(f"sparsity: expected {1 - density:g}, that of the structure, got {goal.value}")
             curve = LossCurve((density,), (0.0,))
             return Allocation({one.name: options_of(one, curve, self.prices)[1] for one in self.model.layers})
         if goal.measure == "loss":
@@ -376,7 +376,7 @@ class _Pruning:
         lessons = every.of_samples(~self.split.is_held_out)
         check_trainable(model, lessons.loss)
         if self.options.stages > 1 and self.options.chosen_structure.density is not None:
-            raise ValueError("the structure has a fixed density, expected one stage")
+            raise ValueError(f"stages: expected 1 for a structure of fixed density, got {self.options.stages}")
         return lessons
 
     def _losses_of(self, model: onnx_ir.Model) -> Losses:

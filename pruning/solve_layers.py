@@ -68,8 +68,8 @@ class LayerSolver:
             if self.method.reads_data and 2 * rows < layer.inputs:
                 least = -(-layer.inputs // 2)
                 raise ValueError(
-                    f"layer {layer.name} has {layer.inputs} inputs and {rows} rows of data, "
-                    f"expected {least}, or --keep {layer.name}"
+                    f"layer {layer.name} of {layer.inputs} inputs: expected {least} rows of data or more, "
+                    f"or --keep {layer.name}, got {rows}"
                 )
             target = weight if inputs.crossed is None else moved_target(weight, inputs.hessian, inputs.crossed)
             pruned = self.method.solve(target, inputs.hessian, Sparsity(self.structure, densities[layer.name]))

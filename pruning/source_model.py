@@ -59,7 +59,9 @@ class SourceModel:
             proto = onnx.ModelProto.FromString(path.read_bytes())
             layers = prunable_layers(proto.graph, keep)
             if not layers:
-                raise UnsupportedModelError("no layer to prune, expected MatMul, Gemm or Conv with a float32 weight")
+                raise UnsupportedModelError(
+                    "expected MatMul, Gemm or Conv with a float32 weight, got no layer to prune"
+                )
             dense = weights_of(proto.graph, layers, folder)
             _load_others(proto.graph, layers, folder)
         for layer in layers:

@@ -22,7 +22,7 @@ def blocks_of(module: nn.Module) -> tuple[str, nn.ModuleList]:
         if isinstance(one, nn.ModuleList) and len(one) and len({type(block) for block in one}) == 1
     ]
     if not found:
-        raise ValueError("module has no nn.ModuleList of blocks of one class, expected a transformer")
+        raise ValueError("expected a transformer, got a module without an nn.ModuleList of blocks of one class")
     return max(found, key=lambda pair: sum(one.numel() for one in pair[1].parameters()))
 
 
@@ -37,7 +37,7 @@ def drop_layers(module: nn.Module, keep: Sequence[int]) -> nn.Module:
     name, blocks = blocks_of(module)
     count = len(blocks)
     if not keep or sorted({*keep}) != list(keep) or not 0 <= keep[0] <= keep[-1] < count:
-        raise ValueError(f"layers to keep are {list(keep)}, expected ascending numbers from 0 to {count - 1}")
+        raise ValueError(f"layers to keep: expected ascending numbers from 0 to {count - 1}, got {list(keep)}")
     kept = nn.ModuleList(blocks[index] for index in keep)
     parent, _, attribute = name.rpartition(".")
     setattr(module.get_submodule(parent), attribute, kept)

@@ -57,11 +57,11 @@ class Training:
 
     def __post_init__(self) -> None:
         if self.steps is None and self.seconds is None:
-            raise ValueError("length is missing, expected steps or seconds")
+            raise ValueError("length: expected steps or seconds, got neither")
         numbers = {"steps": self.steps, "seconds": self.seconds, "every": self.every, "rate": self.rate}
         for name, value in numbers.items():
             if value is not None and not 0 < value < float("inf"):
-                raise ValueError(f"{name} is {value}, expected more than 0")
+                raise ValueError(f"{name}: expected more than 0, got {value}")
 
     def share(self, step: int, seconds: float) -> float:
         """Return the part that is done, 1 or more at the end."""
@@ -264,7 +264,7 @@ class _Trainer:
                 if count > self.state.position:
                     yield batch
             if not count:
-                raise ValueError("there are no batches, or they can be gone through only once: expected a list or such")
+                raise ValueError("expected batches that can be gone through again, as a list, got none or an iterator")
             self.state = replace(self.state, epoch=self.state.epoch + 1, position=0)
 
     def _elapsed(self) -> float:
@@ -276,7 +276,9 @@ class _Trainer:
             loss = float(self.lost) / steps
             self.noted = share
             if not isfinite(loss):
-                raise ValueError(f"loss is {loss} at step {self.state.step}, expected a number: try a lower rate")
+                raise ValueError(
+                    f"loss: expected a finite number, got {loss} at step {self.state.step}: try a lower rate"
+                )
             quality = dict[str, float]() if evaluate is None else self._quality(evaluate)
             point = Point(self.state.step, self._elapsed(), loss, quality)
             self.state = self.state.with_point(point, self.student)

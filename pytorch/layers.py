@@ -75,7 +75,7 @@ def prunable_weights(module: nn.Module, layers: Choice = None, more_than: int = 
     ]
     chosen = _chosen(found, layers)
     if not chosen:
-        raise ValueError(f"no layer to prune, expected nn.Linear or nn.Conv with more than {more_than} weights")
+        raise ValueError(f"expected nn.Linear or nn.Conv with more than {more_than} weights, got no layer to prune")
     return chosen
 
 
@@ -99,5 +99,5 @@ def _chosen(found: Sequence[PrunableWeight], layers: Choice) -> tuple[PrunableWe
     for pattern in patterns:
         if not any(fnmatchcase(one.name, pattern) for one in found):
             names = ", ".join(one.name for one in found) or "none"
-            raise ValueError(f"no layer {pattern!r} to prune, expected one of {names}")
+            raise ValueError(f"layer to prune: expected one of {names}, got {pattern!r}")
     return tuple(one for one in found if any(fnmatchcase(one.name, pattern) for pattern in patterns))

@@ -83,7 +83,7 @@ def first_tensor(output: Output) -> Tensor:
         return first_tensor(next(iter(cast("Mapping[str, Output]", output).values())))
     if isinstance(output, tuple | list):
         return first_tensor(output[0])
-    raise ValueError(f"module returned {type(output).__name__}, expected a tensor, or several of them")
+    raise ValueError(f"expected a tensor or several from the module, got {type(output).__name__}")
 
 
 def _named(output: Output, name: str) -> Tensor | None:
@@ -209,13 +209,13 @@ def losses_of(losses: Sequence[Weighed]) -> list[tuple[Loss, float]]:
         ValueError: there are none, or a name is unknown.
     """
     if not losses:
-        raise ValueError("losses are none, expected one or more")
+        raise ValueError("losses: expected one or more, got none")
     found = list[tuple[Loss, float]]()
     for one in losses:
         loss, weight = cast("tuple[str | Loss, float]", one) if isinstance(one, tuple) else (one, 1.0)
         if isinstance(loss, str):
             if loss not in LOSSES:
-                raise ValueError(f"unknown loss {loss!r}, expected one of {', '.join(LOSSES)}")
+                raise ValueError(f"loss: expected one of {', '.join(LOSSES)}, got {loss!r}")
             loss = LOSSES[loss]()
         found.append((loss, weight))
     return found

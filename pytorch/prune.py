@@ -60,11 +60,15 @@ def prune(
     solver, form = sparsifier_of(method or ("magnitude" if data is None else "admm")), structure_of(structure)
     needs_data = solver.reads != "nothing" or speedup is not None or rows is not None
     if needs_data and data is None:
-        raise ValueError(f"method {method!r}, speedup and rows look at inputs of layers, expected data")
+        raise ValueError(
+            f"expected data for method {method!r}, speedup or rows, which look at inputs of layers, got none"
+        )
     run, plan, start = Run(list(data or ()) if needs_data else [], forward), None, time.perf_counter()
     if speedup is not None:
         if sparsity is not None or form.density is not None:
-            raise ValueError("goal is speedup, expected no sparsity, and a structure of any density")
+            raise ValueError(
+                f"speedup: expected no sparsity and a structure of any density, got {sparsity} and {structure}"
+            )
         # the price model is loaded where somebody asks for it: all else needs torch alone
         from .prices import Call
         from .speed import SpeedGoal, planned
@@ -82,7 +86,7 @@ def prune(
         # a layer that no batch reaches may be one whose weight is read past its module: it stays dense
         reached = [one for one in weights if solver.reads == "nothing" or one.name in inputs]
         if not reached:
-            raise ValueError("no batch reaches a layer to prune, expected data that the module is called with")
+            raise ValueError("expected data that the module is called with, got no batch that reaches a layer to prune")
         found = tuple(_pruned(one, inputs.get(one.name), Sparsity(form, 1 - now[one.name]), solver) for one in reached)
         report = PruneReport(found, report.seconds + time.perf_counter() - start)
         if between is not None and step < len(shares):
@@ -104,7 +108,7 @@ def keep_zeros(module: nn.Module) -> PruneReport:
     """
     found = [one for one in prunable_weights(module) if one.zeros]
     if not found:
-        raise ValueError("no weight of a linear layer or convolution has zeros, expected a pruned module")
+        raise ValueError("expected a pruned module, got no linear layer or convolution whose weight has zeros")
     for one in found:
         set_mask(one.modules, one.parameter.detach() != 0)
     return PruneReport(tuple(_reported(one, None) for one in found), 0.0)
@@ -115,17 +119,17 @@ def _goals(weights: Sequence[PrunableWeight], sparsity: Sparsities | None, struc
     if structure.density is not None:
         only = 1 - structure.density
         if sparsity is not None and (isinstance(sparsity, Mapping) or abs(sparsity - only) > 1e-6):
-            raise ValueError(f"sparsity is {sparsity}, expected {only:g}, that of the structure")
+            raise ValueError(f"sparsity: expected {only:g}, that of the structure, got {sparsity}")
         return dict.fromkeys(names, only)
     if sparsity is None:
-        raise ValueError("goal is missing, expected sparsity or speedup")
+        raise ValueError("goal: expected sparsity or speedup, got neither")
     goals = dict(sparsity) if isinstance(sparsity, Mapping) else {name: float(sparsity) for name in names}
     most = 0.99
     for name, value in goals.items():
         if name not in names:
-            raise ValueError(f"no layer {name!r} to prune, expected one of {', '.join(names)}")
+            raise ValueError(f"layer to prune: expected one of {', '.join(names)}, got {name!r}")
         if not 0 < value <= most:
-            raise ValueError(f"sparsity is {value}, expected more than 0 and up to {most:g}")
+            raise ValueError(f"sparsity: expected more than 0 and up to {most:g}, got {value}")
     return goals
 
 
@@ -133,11 +137,11 @@ def _shares(schedule: int | Sequence[float], goal: float) -> list[float]:
     """Return the exponents of densities, step by step, that end with 1."""
     if isinstance(schedule, int):
         if schedule < 1:
-            raise ValueError(f"schedule is {schedule}, expected 1 step or more")
+            raise ValueError(f"schedule: expected 1 step or more, got {schedule}")
         return [step / schedule for step in range(1, schedule + 1)]
     steps = torch.tensor([*schedule, goal] if not schedule or schedule[-1] < goal else schedule, dtype=torch.float64)
     if not bool((steps.diff() > 0).all()) or not steps[0] > 0 or abs(float(steps[-1]) - goal) > 1e-6:
-        raise ValueError(f"schedule is {list(schedule)}, expected sparsities that rise to {goal:g}")
+        raise ValueError(f"schedule: expected sparsities that rise to {goal:g}, got {list(schedule)}")
     return [float(one) for one in torch.log1p(-steps) / torch.log1p(-steps[-1])]
 
 

@@ -30,7 +30,7 @@ def quantize(
     for name, one in weights.items():
         kind = type(one.modules[0])
         if len(one.modules) > 1 or kind not in FORMS:
-            raise ValueError(f"layer {name!r} is {kind.__name__}, expected nn.Linear or nn.Conv, not tied")
+            raise ValueError(f"layer {name!r}: expected nn.Linear or nn.Conv that is not tied, got {kind.__name__}")
     ranges = _ranges(module, {name: one.modules[0] for name, one in weights.items()}, data, forward)
     for name, (least, greatest) in ranges.items():
         _set_form(weights[name].modules[0], weights[name].matrix, least, greatest)

@@ -57,7 +57,7 @@ def sparsifier_of(name: str | Sparsifier) -> Sparsifier:
     if isinstance(name, Sparsifier):
         return name
     if name not in SPARSIFIERS:
-        raise ValueError(f"unknown method {name!r}, expected one of {', '.join(SPARSIFIERS)}")
+        raise ValueError(f"method: expected one of {', '.join(SPARSIFIERS)}, got {name!r}")
     return SPARSIFIERS[name]
 
 

@@ -43,7 +43,7 @@ class SpeedGoal:
 
     def __post_init__(self) -> None:
         if not 1 < self.speedup <= 1000:
-            raise ValueError(f"speedup is {self.speedup}, expected more than 1 and up to 1000")
+            raise ValueError(f"speedup: expected more than 1 and up to 1000, got {self.speedup}")
 
     def wanted_us(self, original_us: float, kept: float = 1.0) -> float:
         """Return the microseconds for all layers where a part of the blocks is kept."""
@@ -154,8 +154,8 @@ class _Choice:
         if not candidates:
             least = sum(min(one.us for one in some) for some in options.values())
             raise ValueError(
-                f"layers would have to take {self._wanted_us / 1000:.3g} ms, expected {least / 1000:.3g} ms or more: "
-                "so long they take at the lowest densities"
+                f"expected {least / 1000:.3g} ms or more, the time of the layers at the lowest densities, "
+                f"got {self._wanted_us / 1000:.3g} ms"
             )
         best = min(candidates, key=lambda one: self._loss_of(one, quick))
         return {name: 1 - option.density for name, option in best.items() if option.density < 1}

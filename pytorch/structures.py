@@ -155,7 +155,7 @@ def _on_cpu(text: str) -> Structure:
         found = structures.structure_of(text)
     except ValueError:
         names = ", ".join(dict.fromkeys([*STRUCTURES, *structures.STRUCTURES]))
-        raise ValueError(f"unknown structure {text!r}, expected one of {names} with their numbers") from None
+        raise ValueError(f"structure: expected one of {names} with their numbers, got {text!r}") from None
 
     def choose(scores: Tensor, density: float) -> Tensor:
         mask = found.choose(scores.T.float().cpu().numpy(), density)

@@ -69,7 +69,7 @@ def bound_outputs(program: Program, given: Mapping[str, Array], shapes: Sequence
     known = [tensor.name for tensor in program.outputs]
     for name in given:
         if name not in known:
-            raise ValueError(f"unknown output {name!r}, expected {', '.join(known)}")
+            raise ValueError(f"output: expected one of {', '.join(known)}, got {name!r}")
     outputs: list[Array] = []
     for tensor, shape in zip(program.outputs, shapes, strict=True):
         name, dtype = tensor.name, np.dtype(tensor.dtype)
@@ -79,9 +79,9 @@ def bound_outputs(program: Program, given: Mapping[str, Array], shapes: Sequence
             array = aligned_bytes(size)[:size].view(dtype).reshape(shape)
         _check(f"output {name!r}", array, tensor.dtype)
         if array.shape != tuple(shape):
-            raise ValueError(f"output {name!r} has shape {array.shape}, expected {tuple(shape)}")
+            raise ValueError(f"output {name!r}: expected shape {tuple(shape)}, got {array.shape}")
         if not array.flags.writeable:
-            raise ValueError(f"output {name!r} is read-only, expected an array to write to")
+            raise ValueError(f"output {name!r}: expected an array to write to, got a read-only one")
         outputs.append(array)
     return outputs
 
@@ -98,12 +98,12 @@ def check_apart(program: Program, inputs: Sequence[Array], outputs: Sequence[Arr
         # contiguous arrays share memory where their bounds meet
         other = next((what for what, array in arrays if np.may_share_memory(array, output)), None)
         if other is not None:
-            raise ValueError(f"{name} shares memory with {other}, expected memory of its own")
+            raise ValueError(f"{name}: expected memory of its own, got memory shared with {other}")
         arrays.append((name, output))
 
 
 def _check(what: str, array: Array, dtype: str) -> None:
     if array.dtype != dtype:
-        raise ValueError(f"{what} has dtype {array.dtype}, expected {dtype}")
+        raise ValueError(f"{what}: expected dtype {dtype}, got {array.dtype}")
     if not array.flags.c_contiguous:
-        raise ValueError(f"{what} has strides {array.strides}, expected a contiguous array")
+        raise ValueError(f"{what}: expected a contiguous array, got strides {array.strides}")

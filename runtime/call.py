@@ -85,11 +85,11 @@ def _problem(program: Program, symbols: Mapping[str, int]) -> str:
         if left not in (right, 1 if or_one else right):
             one = " or 1 for the former" if or_one else ""
             both = f"{second} + {plus}" if plus.constant != 0 else f"{second}"
-            return f"size {first} is {left} and size {both} is {right}, expected the same{one}"
+            return f"expected equal sizes{one}, got {first} = {left} and {both} = {right}"
     for size, least in program.least:
         found = size.evaluate(symbols)
         if found < least:
-            return f"size {size} is {found}, expected {least} or more: the network reads place {least - 1} of it"
+            return f"size {size}: expected {least} or more, as the network reads place {least - 1}, got {found}"
     sizes = [*program.sizes, *(one.size for one in program.temporaries), *(step.rows for step in program.steps)]
     for size in sizes:
         if size is not None:

@@ -160,7 +160,7 @@ class Network:
         """
         threads = checked_threads(threads)
         if any(step.may_fail for step in program.steps):
-            raise ValueError("the network is part of a model inside onnxruntime, expected a whole one")
+            raise ValueError("expected a whole network, got a part of a model inside onnxruntime")
         self._loaded = load_network(program, image, IN_PROCESS)
         self.program = program = self._loaded.program
         self.threads = threads
@@ -212,7 +212,7 @@ class Network:
             ValueError: a dtype or shape does not fit, or `threads` is more than the network was compiled for.
         """
         if len(inputs) != len(self._input_names):
-            raise ValueError(f"{len(inputs)} inputs, expected {len(self._input_names)}")
+            raise ValueError(f"expected {len(self._input_names)} inputs, got {len(inputs)}")
         arrays = self._arrays(dict(zip(self._input_names, inputs, strict=True)))
         outputs = self._run(arrays, threads)
         return outputs[0] if len(outputs) == 1 else outputs
@@ -245,7 +245,7 @@ class Network:
         names = [tensor.name for tensor in self.program.outputs]
         for name in output_names:
             if name not in names:
-                raise ValueError(f"unknown output {name!r}, expected {', '.join(names)}")
+                raise ValueError(f"output: expected one of {', '.join(names)}, got {name!r}")
         return [outputs[names.index(name)] for name in output_names]
 
     def bind(
@@ -267,9 +267,9 @@ class Network:
         if set(feeds) != set(self._input_names):
             self._refuse_names(feeds)
         if self._prologue is not None:
-            raise ValueError("the network computes what it reads from its inputs, expected calls of run")
+            raise ValueError("expected run for a network that computes what it reads from its inputs, got bind")
         if self.program.output_codes:
-            raise ValueError("the network rounds its outputs to bytes, expected calls of run")
+            raise ValueError("expected run for a network that rounds its outputs to bytes, got bind")
         inputs, count = bound_inputs(self.program, feeds), self._thread_count(threads)
         prepared = self._prepare(count, tuple(x.shape for x in inputs))
         arrays = bound_outputs(self.program, outputs or {}, prepared.output_shapes)
@@ -369,7 +369,7 @@ class Network:
         """
         for name in feeds:
             if name not in self._input_names:
-                raise ValueError(f"unknown input {name!r}, expected {', '.join(self._input_names)}")
+                raise ValueError(f"input: expected one of {', '.join(self._input_names)}, got {name!r}")
         missing = next(name for name in self._input_names if name not in feeds)
         raise ValueError(f"input {missing!r} is missing")
 
@@ -398,5 +398,5 @@ def _checked(name: str, array: ArrayLike, dtype: np.dtype[Any]) -> Floats:
             raise ValueError(f"input {name!r} is no array: {error}") from error
     floats = cast("Floats", array)
     if floats.dtype != dtype:
-        raise ValueError(f"input {name!r} has dtype {floats.dtype}, expected {dtype}")
+        raise ValueError(f"input {name!r}: expected dtype {dtype}, got {floats.dtype}")
     return np.asarray(floats, order="C")

@@ -12,8 +12,8 @@ def checked_threads(threads: int, most: int | None = None) -> int:
     try:
         count = operator.index(threads)
     except TypeError:
-        raise ValueError(f"threads is {threads!r}, expected a whole number") from None
+        raise ValueError(f"threads: expected a whole number, got {threads!r}") from None
     if count < 1 or (most is not None and count > most):
         accepted = "1 or more" if most is None else f"1 to {most}, for which the network was compiled"
-        raise ValueError(f"threads is {count}, expected {accepted}")
+        raise ValueError(f"threads: expected {accepted}, got {count}")
     return count

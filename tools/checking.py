@@ -126,7 +126,7 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
 def _check_ways(ways: Sequence[str]) -> None:
     for way in ways:
         if way not in WAYS:
-            raise ValueError(f"unknown way {way!r}, expected one of {', '.join(WAYS)}")
+            raise ValueError(f"way: expected one of {', '.join(WAYS)}, got {way!r}")
 
 
 def _first_that_covers(model: Path, oracle: Oracle) -> dict[str, Run]:

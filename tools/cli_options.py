@@ -49,7 +49,7 @@ def new_model(path: Path) -> Path:
     """
     new_file(path)
     if path.suffix != ".onnx":
-        raise ValueError(f"cannot write {path}, expected a file that ends in .onnx")
+        raise ValueError(f"expected a file to write that ends in .onnx, got {path}")
     return path
 
 
@@ -162,7 +162,7 @@ def some_runs(runs: int) -> int:
         ValueError: it is less than 1.
     """
     if runs < 1:
-        raise ValueError(f"{runs} runs compare nothing, expected 1 or more")
+        raise ValueError(f"runs to compare: expected 1 or more, got {runs}")
     return runs
 
 
@@ -177,5 +177,5 @@ def samples_of(precision: Precision, data: Path | None) -> "dict[str, NDArray[An
     if precision is Precision.INT8 and data is None:
         raise ValueError("int8 needs samples: --precision int8 --data SAMPLES.npz")
     if precision is Precision.FLOAT32 and data is not None:
-        raise ValueError("float32 needs no samples, expected --precision int8 or bf16 with --data")
+        raise ValueError("expected --precision int8 or bf16 with --data, got float32, which needs no samples")
     return None if data is None else arrays_of(data)

@@ -313,7 +313,7 @@ def tune_and_print(model: Path | None, seconds: float, report: Path | None) -> N
     """
     folder = default_folder()
     if not 0 <= seconds < float("inf"):
-        raise ValueError(f"{seconds} seconds to tune, expected 0 or more")
+        raise ValueError(f"expected 0 seconds or more to tune, got {seconds}")
     module = None
     if model is not None:
         with working("reading", model):

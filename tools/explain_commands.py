@@ -197,7 +197,7 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
         inspection.print_stage(source, options)
         return
     if report not in (None, STANDARD_OUTPUT) and report.suffix not in (".json", ".html"):
-        raise ValueError(f"cannot write report {report}, expected a file that ends in .json or .html")
+        raise ValueError(f"expected a report that ends in .json or .html, got {report}")
     with working("choosing and measuring kernels of", model):
         imported = simplified(source, options)
         module = imported.module
@@ -277,7 +277,7 @@ def sweep_and_print(
         ValueError: a model has no linear layer, a memory is too small, or a file has an ending that means nothing here.
     """
     if output.report not in (None, STANDARD_OUTPUT) and output.report.suffix != ".json":
-        raise ValueError(f"cannot write report {output.report} of a sweep, expected a file that ends in .json")
+        raise ValueError(f"expected a report of a sweep that ends in .json, got {output.report}")
     if output.plot is not None:
         check_plot(output.plot)
     flat = {model.stem: flat_model(model) for model in models}

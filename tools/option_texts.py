@@ -8,7 +8,7 @@ def numbers(text: str) -> tuple[int, ...]:
         ValueError: something in it is no number, or negative.
     """
     if not all(word.isdigit() for word in words(text)) or not words(text):
-        raise ValueError(f"cannot read {text!r}, expected numbers such as 1,32")
+        raise ValueError(f"expected numbers such as 1,32, got {text!r}")
     return tuple(int(word) for word in words(text))
 
 
@@ -22,7 +22,7 @@ def sizes(options: list[str] | None) -> dict[str, int]:
     for option in options or ():
         name, equals, size = option.rpartition("=")
         if not equals or not name or not size.isdigit():
-            raise ValueError(f"cannot read size {option!r}, expected NAME=N such as past=5")
+            raise ValueError(f"size: expected NAME=N such as past=5, got {option!r}")
         named[name] = int(size)
     return named
 
@@ -42,6 +42,6 @@ def shapes(options: list[str] | None) -> dict[str, tuple[int, ...]]:
     for option in options or ():
         name, colon, sizes = option.rpartition(":")
         if not colon or not name:
-            raise ValueError(f"cannot read shape {option!r}, expected NAME:N,N such as x:1,64")
+            raise ValueError(f"shape: expected NAME:N,N such as x:1,64, got {option!r}")
         named[name] = numbers(sizes)
     return named

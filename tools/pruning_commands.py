@@ -162,7 +162,7 @@ def milliseconds(text: str) -> float:
                 return factor * float(number)
             except ValueError:
                 continue
-    raise ValueError(f"time is {text!r}, expected one such as 3ms, 250us or 0.1s")
+    raise ValueError(f"time: expected one such as 3ms, 250us or 0.1s, got {text!r}")
 
 
 class PruneFiles(NamedTuple):

@@ -191,7 +191,7 @@ def mapped_arrays(path: Path) -> Arrays:
     if not path.is_dir():
         found = arrays_of(path)
         if not found:
-            raise ValueError(f"{path} holds no arrays, expected an .npz or a folder of .npy")
+            raise ValueError(f"{path}: expected an .npz or a folder of .npy, got no arrays")
         return found
     arrays: Arrays = {}
     for file in sorted(path.glob("*.npy")):
@@ -200,7 +200,7 @@ def mapped_arrays(path: Path) -> Arrays:
         except ValueError as error:
             raise ValueError(f"{file} holds no array: {error}") from None
     if not arrays:
-        raise ValueError(f"{path} holds no arrays, expected an .npz or a folder of .npy")
+        raise ValueError(f"{path}: expected an .npz or a folder of .npy, got no arrays")
     return arrays
 
 

@@ -193,7 +193,7 @@ def fitted(options: FinetuneOptions, samples: Samples, replicas: Replicas) -> tu
     """
     options = replace(options, batch=max(1, min(options.batch, samples.count)))
     if options.batch % replicas.size:
-        raise ValueError(f"a batch of {options.batch} samples for {replicas.size} replicas, expected a multiple")
+        raise ValueError(f"batch: expected a multiple of {replicas.size} replicas, got {options.batch} samples")
     return options, options.batch // replicas.size
 
 
@@ -260,7 +260,7 @@ class _Training:
         for name in self.options.sync_of:
             if name not in every:
                 raise ValueError(
-                    f"momentum of {name!r} is to be averaged, expected one of {', '.join(every) or 'no names of parts'}"
+                    f"momentum to average: expected one of {', '.join(every) or 'no names of parts'}, got {name!r}"
                 )
         places = np.arange(len(self.step.values))
         return np.concatenate([places[every[name]] for name in self.options.sync_of] or [places])
@@ -302,8 +302,8 @@ class _Training:
             losses.append(self.replicas.total(self._loss()) / self.replicas.size)
             if not isfinite(losses[-1]):
                 raise ValueError(
-                    f"the loss is {losses[-1]} at step {number * steps + index}: expected finite samples and a "
-                    f"smaller rate than {options.rate:g} may help"
+                    f"loss: expected a finite number, got {losses[-1]} at step {number * steps + index}: "
+                    f"finite samples and a smaller rate than {options.rate:g} may help"
                 )
             rate = options.rate_at(number * steps + index, options.epochs * steps)
             if not self.votes:

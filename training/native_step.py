@@ -110,7 +110,7 @@ def numbered(model: onnx_ir.Model, names: Sequence[str], *, turned: bool) -> Num
     places = {name: places_of(array) for name, array in arrays.items()}
     count = sum(map(len, places.values()))
     if count > MOST_VALUES:
-        raise UnsupportedModelError(f"{count} values to be trained, expected up to {MOST_VALUES}")
+        raise UnsupportedModelError(f"expected up to {MOST_VALUES} values to train, got {count}")
     result, starts, start = model.clone(), dict[str, int](), 0
     for name, array in arrays.items():
         own = np.arange(start, start + len(places[name]))
@@ -175,7 +175,7 @@ class NativeStep:
             built = _built(first, model, options)
             found = [parameter.name for parameter in built.parameters]
             if not found:
-                raise UnsupportedModelError("nothing to train, expected initializers that layers read as they are")
+                raise UnsupportedModelError("expected initializers that layers read as they are, got nothing to train")
             if sorted(found) == sorted(names):
                 break
             # the others get their values back: constants computed from them are not trained and keep their values

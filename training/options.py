@@ -52,7 +52,7 @@ class FinetuneOptions:
         further = (("schedule", self.schedule, SCHEDULES), ("exchange", self.exchange, EXCHANGES))
         for what, name, accepted in (*names, *further):
             if name not in accepted:
-                raise ValueError(f"unknown {what} {name!r}, expected one of {', '.join(accepted)}")
+                raise ValueError(f"{what}: expected one of {', '.join(accepted)}, got {name!r}")
         for what, number, least in (
             ("epochs", self.epochs, 1),
             ("batch", self.batch, 1),
@@ -61,19 +61,21 @@ class FinetuneOptions:
             ("sync", self.sync, 0),
         ):
             if number < least:
-                raise ValueError(f"{what} is {number}, expected {least} or more")
+                raise ValueError(f"{what}: expected {least} or more, got {number}")
         if not 1 <= self.bits <= MOST_BITS:
-            raise ValueError(f"bits is {self.bits}, expected 1 to {MOST_BITS}")
+            raise ValueError(f"bits: expected 1 to {MOST_BITS}, got {self.bits}")
         if self.by_sign and self.optimizer != "lion":
-            raise ValueError(f"{self.exchange} are exchanged of {self.optimizer}, expected lion")
+            raise ValueError(f"optimizer: expected lion where {self.exchange} are exchanged, got {self.optimizer}")
         if self.exchange == "directions" and self.bits == 1:
-            raise ValueError("directions are exchanged in 1 bit, expected 2 or more, or signs")
+            raise ValueError("bits: expected 2 or more, or signs, where directions are exchanged, got 1")
         if self.sync and not self.by_sign:
-            raise ValueError(f"sync is {self.sync} where {self.exchange} is exchanged, expected 0: momentum is alike")
+            raise ValueError(
+                f"sync: expected 0 where {self.exchange} is exchanged, as momentum is alike, got {self.sync}"
+            )
         if self.sync_of and not self.sync:
-            raise ValueError("sync is 0 where sync_of names initializers, expected 1 or more")
+            raise ValueError("sync: expected 1 or more where sync_of names initializers, got 0")
         if not 0 < self.rate < float("inf"):
-            raise ValueError(f"rate is {self.rate}, expected more than 0")
+            raise ValueError(f"rate: expected more than 0, got {self.rate}")
 
     @property
     def by_sign(self) -> bool:

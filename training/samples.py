@@ -36,17 +36,17 @@ class Samples:
         """
         if sorted(self.inputs) != sorted(tensor.name for tensor in tensors):
             held = ", ".join(sorted(self.inputs)) or "none"
-            raise ValueError(f"the data holds {held}, expected {', '.join(tensor.name for tensor in tensors)}")
+            raise ValueError(f"expected {', '.join(tensor.name for tensor in tensors)} in the data, got {held}")
         for tensor in tensors:
             array, features = self.inputs[tensor.name], tensor.shape[-1].constant
             if array.ndim != 2 or array.shape[1] != features or array.dtype.kind not in "fiub":
                 raise ValueError(
-                    f"input {tensor.name!r} of the data is {array.dtype} of shape {array.shape}, expected numbers "
-                    f"(samples, {features})"
+                    f"input {tensor.name!r} of the data: expected numbers (samples, {features}), "
+                    f"got {array.dtype} of shape {array.shape}"
                 )
         if not self.count or len({len(array) for array in self.inputs.values()}) > 1:
             counts = ", ".join(str(len(array)) for array in self.inputs.values())
-            raise ValueError(f"the data has {counts} samples, expected the same number for each input, 1 or more")
+            raise ValueError(f"expected the same number of samples for each input, 1 or more, got {counts}")
         self._check_labels(target.shape[-1].constant or 0)
 
     def _check_labels(self, features: int) -> None:
@@ -60,12 +60,12 @@ class Samples:
         if labels.ndim == 1 and features > 1:
             if labels.dtype.kind not in "iub" or not 0 <= labels.min() <= labels.max() < features:
                 raise ValueError(
-                    f"labels are {labels.dtype} from {labels.min()} to {labels.max()}, expected classes 0 to "
-                    f"{features - 1}, or wanted outputs (samples, {features})"
+                    f"labels: expected classes 0 to {features - 1}, or wanted outputs (samples, {features}), "
+                    f"got {labels.dtype} from {labels.min()} to {labels.max()}"
                 )
         elif labels.size != self.count * features or labels.dtype.kind not in "fiub":
             raise ValueError(
-                f"labels are {labels.dtype} of shape {labels.shape}, expected numbers ({self.count}, {features})"
+                f"labels: expected numbers ({self.count}, {features}), got {labels.dtype} of shape {labels.shape}"
             )
 
     def take(self, chosen: Indices, feeds: Mapping[str, Floats], target: Floats) -> None:

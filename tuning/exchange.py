@@ -69,7 +69,7 @@ def _machines_of(file: Path) -> list[Json]:
             return list(content["machines"])
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
-    raise ValueError(f"cannot read {file}, expected what redpebble tune --export writes")
+    raise ValueError(f"{file}: expected what redpebble tune --export writes, got another file")
 
 
 def _machine_of(file: Path, content: Json) -> KnownMachine:
@@ -78,5 +78,5 @@ def _machine_of(file: Path, content: Json) -> KnownMachine:
     except (TypeError, KeyError):
         known = None
     if known is None or NAME.fullmatch(known.name) is None:
-        raise ValueError(f"a machine of {file} makes no sense, expected what redpebble tune --export writes")
+        raise ValueError(f"{file}: expected machines that redpebble tune --export writes, got one that makes no sense")
     return known

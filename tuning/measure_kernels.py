@@ -61,7 +61,7 @@ class Tuning:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds < float("inf"):
-            raise ValueError(f"{self.seconds} seconds to tune, expected 0 or more")
+            raise ValueError(f"expected 0 seconds or more to tune, got {self.seconds}")
 
     @property
     def measures(self) -> bool:

@@ -27,7 +27,7 @@ def batches_of(module: ModuleOp, samples: Samples, most: int | None = None) -> l
     names = argument_names(function, list(samples))
     if sorted(names) != sorted(samples):
         held = ", ".join(samples) or "none"
-        raise ValueError(f"the data holds {held}, expected arrays for {', '.join(names)}")
+        raise ValueError(f"expected arrays for {', '.join(names)} in the data, got {held}")
     inputs = zip(names, function.args, strict=True)
     shapes = {name: shape_of(value) for name, value in inputs if isinstance(value.type, TensorType)}
     stated = {shape[0] for shape in shapes.values() if shape and shape[0] != DYNAMIC}
@@ -47,12 +47,12 @@ def batches_of(module: ModuleOp, samples: Samples, most: int | None = None) -> l
 def _check(name: str, array: Array, accepted: Shape, stated: Shape) -> None:
     if not compatible(array.shape, accepted):
         sizes = ", ".join("any" if size == DYNAMIC else str(size) for size in stated)
-        raise ValueError(f"input {name!r} of the data has shape {array.shape}, expected ({sizes})")
+        raise ValueError(f"input {name!r} of the data: expected shape ({sizes}), got {array.shape}")
     if not array.size:
-        raise ValueError("the data has no samples, expected some hundred")
+        raise ValueError("expected some hundred samples in the data, got none")
     if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
         what = "NaN" if np.isnan(array).any() else "infinity"
-        raise ValueError(f"input {name!r} of the data has {what}, expected finite numbers")
+        raise ValueError(f"input {name!r} of the data: expected finite numbers, got {what}")
 
 
 def observe_batches(module: ModuleOp, batches: Sequence[Samples], foreign: Foreign | None) -> Observed:

@@ -26,9 +26,9 @@ class CheckPlan:
 
     def __post_init__(self) -> None:
         if self.runs < 0:
-            raise ValueError(f"{self.runs} runs, expected 0 or more")
+            raise ValueError(f"runs: expected 0 or more, got {self.runs}")
         if not self.batches or min(self.batches) < 1:
-            raise ValueError(f"batches are {', '.join(map(str, self.batches)) or 'none'}, expected 1 or more each")
+            raise ValueError(f"batches: expected 1 or more each, got {', '.join(map(str, self.batches)) or 'none'}")
 
     def feeds(self, model: onnx_ir.Model) -> Iterator[Feeds]:
         """Yield inputs by name, in the model's shapes, the same for the same seed; or once those in a file."""

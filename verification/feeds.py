@@ -54,16 +54,16 @@ def inputs_for(
             negative batch or size.
     """
     if batch < 0:
-        raise ValueError(f"batch is {batch}, expected 0 or more")
+        raise ValueError(f"batch: expected 0 or more, got {batch}")
     given = shapes or {}
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
     names = [value.name or "" for value in inputs]
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
-        raise ValueError(f"shape given for {unknown!r}, expected one of {', '.join(names)}")
+        raise ValueError(f"expected a shape for {', '.join(names)}, got one for {unknown!r}")
     for name, value in zip(names, inputs, strict=True):
         if name in given and value.shape is not None and len(given[name]) != len(value.shape):
-            raise ValueError(f"shape of {len(given[name])} axes given for {name!r}, expected {len(value.shape)}")
+            raise ValueError(f"input {name!r}: expected a shape of {len(value.shape)} axes, got {len(given[name])}")
     sizes = _symbol_sizes(inputs, batch) | _checked(inputs, dims or {})
     return {
         name: _random(value, tuple(given[name]) if name in given else _shape(value, batch, sizes), rng)
@@ -83,15 +83,15 @@ def _checked(inputs: Sequence[ir.Value], dims: Mapping[str, int]) -> dict[str, i
     known = [symbol for symbol in symbols if symbol is not None]
     for name, size in dims.items():
         if name not in known:
-            raise ValueError(f"size given for dimension {name!r}, expected one of {', '.join(known) or 'none'}")
+            raise ValueError(f"expected a size for {', '.join(known) or 'no dimension'}, got one for {name!r}")
         if size < 0:
-            raise ValueError(f"dimension {name!r} is {size}, expected 0 or more")
+            raise ValueError(f"dimension {name!r}: expected 0 or more, got {size}")
     return dict(dims)
 
 
 def _shape(value: ir.Value, batch: int, sizes: Mapping[str, int]) -> tuple[int, ...]:
     if value.shape is None:
-        raise ValueError(f"input {value.name!r} has no known rank, expected a shape for it")
+        raise ValueError(f"input {value.name!r}: expected a shape for it, as its rank is unknown, got none")
     unnamed = [batch if axis == 0 else DEFAULT_SIZE for axis in range(len(value.shape))]
     return tuple(
         dim if isinstance(dim, int) else sizes.get(dim.value or "", size)
@@ -102,7 +102,7 @@ def _shape(value: ir.Value, batch: int, sizes: Mapping[str, int]) -> tuple[int, 
 def _random(value: ir.Value, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[Any]:
     dtype = value.dtype if isinstance(value.type, ir.TensorType) else None
     if dtype is None:
-        raise ValueError(f"input {value.name!r} is {value.type or 'of unknown type'}, expected a tensor")
+        raise ValueError(f"input {value.name!r}: expected a tensor, got {value.type or 'an unknown type'}")
     if dtype == ir.DataType.STRING:
         return rng.choice(np.array(list("abcdefgh"), dtype=object), size=shape)
     if dtype == ir.DataType.BOOL:
@@ -171,7 +171,7 @@ class InputChoice:
         arrays = arrays_of(self.file)
         if sorted(arrays) != sorted(names):
             held = ", ".join(sorted(arrays)) or "none"
-            raise ValueError(f"{self.file} holds {held}, expected an .npz with {', '.join(names)}")
+            raise ValueError(f"{self.file}: expected an .npz with {', '.join(names)}, got {held}")
         for name, shape in _input_shapes(model).items():
             _check_shape(name, arrays[name], shape)
         return arrays
@@ -226,7 +226,7 @@ def _check_shape(name: str, array: NDArray[Any], shape: onnx_ir.Shape) -> None:
     )
     if not fits:
         sizes = ", ".join("any" if size is None else str(size) for size in known)
-        raise ValueError(f"input {name!r} of the data has shape {array.shape}, expected ({sizes})")
+        raise ValueError(f"input {name!r} of the data: expected shape ({sizes}), got {array.shape}")
 
 
 def _input_shapes(model: onnx_ir.Model) -> dict[str, onnx_ir.Shape]:

@@ -35,7 +35,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds < float("inf"):
-            raise ValueError(f"{self.seconds} seconds to measure, expected 0 or more")
+            raise ValueError(f"expected 0 seconds or more to measure, got {self.seconds}")
 
 
 @dataclass(frozen=True)

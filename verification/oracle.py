@@ -38,7 +38,7 @@ class Tolerance:
     def __post_init__(self) -> None:
         for name, value in (("rtol", self.relative), ("atol", self.absolute)):
             if not 0 <= value < float("inf"):
-                raise ValueError(f"{name} is {value}, expected 0 or more: nothing would differ")
+                raise ValueError(f"{name}: expected 0 or more, as nothing would differ, got {value}")
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def with_dark_theme(picture: str) -> str:
     if MARK in picture:
         return picture
     if DEFINITIONS not in picture:
-        raise ValueError("no <defs> for a style, expected SVG files of matplotlib")
+        raise ValueError("expected an SVG file of matplotlib, got one without <defs> for a style")
     # text has no style of its own: it inherits. The page below stays opaque, whatever a site's own switch says
     lines = [f"svg {{ fill: {DARK['#000000']} }}"]
     for light, dark in DARK.items():

@@ -86,7 +86,7 @@ def with_table(page: str, name: str, lines: Sequence[str]) -> str:
     before, found, rest = page.partition(begin)
     _, found_end, after = rest.partition(end)
     if not found or not found_end:
-        raise ValueError(f"no place for the table of {name}, expected {begin} and {end}")
+        raise ValueError(f"table of {name}: expected a place between {begin} and {end}, got none")
     text = "\n".join(lines)
     return f"{before}{begin}\n{text}\n{end}{after}"
 

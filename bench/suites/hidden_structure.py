@@ -127,7 +127,7 @@ def main(
     """Measure networks whose layers leave the cache."""
     unknown = [one for one in engine or () if one not in ENGINES]
     if unknown:
-        raise typer.BadParameter(f"unknown engine {unknown[0]!r}, expected one of {', '.join(ENGINES)}")
+        raise typer.BadParameter(f"engine: expected one of {', '.join(ENGINES)}, got {unknown[0]!r}")
     setup = Setup(batch, ("depth first", *(engine or ENGINES)), rounds)
     for network in HIDDEN_NETWORKS.values():
         if name in ("", network.name):

@@ -169,7 +169,7 @@ def check_results(title: str, original: Sequence[object], ours: Sequence[object]
         scale = float(np.abs(np.asarray(expected)).max(initial=1e-30))
         error = float(np.abs(np.asarray(expected) - np.asarray(found)).max(initial=0.0)) / scale
         if error > TOLERANCE:
-            raise ValueError(f"{title} differs from onnxruntime by {error:.1e}, expected at most {TOLERANCE:.0e}")
+            raise ValueError(f"{title}: expected at most {TOLERANCE:.0e} from onnxruntime, got {error:.1e}")
 
 
 def table(rows: Sequence[Measured], *, times: bool = True) -> list[str]:

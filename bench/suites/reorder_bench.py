@@ -342,7 +342,7 @@ def main(
     """Measure and print."""
     unknown = [part for part in parts or () if part not in PARTS]
     if unknown:
-        console.print(f"unknown part {unknown[0]!r}, expected one of {', '.join(PARTS)}", highlight=False)
+        console.print(f"part: expected one of {', '.join(PARTS)}, got {unknown[0]!r}", highlight=False)
         sys.exit(2)
     for part in parts or PARTS:
         PARTS[part](seconds)

@@ -42,7 +42,7 @@ class ElidingPrinter(Printer):
             ValueError: `most` is negative.
         """
         if most < 0:
-            raise ValueError(f"constants of more than {most} elements left out, expected 0 or more")
+            raise ValueError(f"expected 0 or more elements of a constant to print, got {most}")
         super().__init__(stream, print_generic_format=generic)
         self._most = most
 

@@ -74,7 +74,7 @@ def verify_parameters(layer: QuantizedLayer, values: int) -> int:
         raise VerifyException(f"weight {shape_text(weight)} does not fit {values} inputs")
     for word, value in (("bias", layer.bias), ("multiplier", layer.multiplier)):
         if value is not None and shape_of(value) != weight[1:]:
-            raise VerifyException(f"{word} {shape_text(shape_of(value))}, expected {weight[1]}")
+            raise VerifyException(f"expected {word} {weight[1]}, got {shape_text(shape_of(value))}")
     _verify_integers("weights", layer.weight, GREATEST_WEIGHT)
     if layer.bias is not None and not layer.codes.is_dynamic:
         _verify_integers("biases", layer.bias, GREATEST_BIAS)

@@ -96,12 +96,12 @@ def _in_order(function: FuncOp, feeds: Mapping[str, NDArray[Any]]) -> list[NDArr
     """Return the feeds in the order of the function's arguments."""
     names = argument_names(function, list(feeds))
     if sorted(names) != sorted(feeds):
-        raise ValueError(f"values for {', '.join(feeds) or 'nothing'}, expected {', '.join(names) or 'nothing'}")
+        raise ValueError(f"expected values for {', '.join(names) or 'nothing'}, got {', '.join(feeds) or 'nothing'}")
     tensors = [pair for pair in zip(names, function.args, strict=True) if isinstance(pair[1].type, TensorType)]
     for name, argument in tensors:
         expected = shape_of(argument)
         if not compatible(feeds[name].shape, expected):
-            raise ValueError(f"{name} has shape {shape_text(feeds[name].shape)}, expected {shape_text(expected)}")
+            raise ValueError(f"{name}: expected shape {shape_text(expected)}, got {shape_text(feeds[name].shape)}")
     return [feeds[name] for name in names]
 
 

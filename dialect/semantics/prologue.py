@@ -158,5 +158,5 @@ def checked(value: PrologueInput, array: ArrayLike) -> Array:
     if not isinstance(array, np.ndarray):
         return known.astype(value.dtype)
     if known.dtype != value.dtype:
-        raise ValueError(f"input {value.name!r} has dtype {known.dtype}, expected {value.dtype}")
+        raise ValueError(f"input {value.name!r}: expected dtype {value.dtype}, got {known.dtype}")
     return known

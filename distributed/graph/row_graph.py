@@ -144,10 +144,10 @@ def _check_rows(graph: RowGraph) -> None:
     for word, ports in (("input", graph.inputs), ("output", graph.outputs)):
         for port in ports:
             if not port.shape or features_of(port.value) == DYNAMIC:
-                raise UnsupportedModelError(f"{word} {port.name!r} has no known last axis, expected one of known size")
+                raise UnsupportedModelError(f"{word} {port.name!r}: expected a last axis of known size, got none")
             if is_constant(port.value):
-                raise UnsupportedModelError(f"{word} {port.name!r} is a constant, expected one that is computed")
+                raise UnsupportedModelError(f"{word} {port.name!r}: expected a computed value, got a constant")
             count = product(port.shape[:-1])
             rows = count if rows is None else rows
             if count != rows:
-                raise UnsupportedModelError(f"{word} {port.name!r} has {count} rows, expected {rows} as in the others")
+                raise UnsupportedModelError(f"{word} {port.name!r}: expected {rows} rows as in the others, got {count}")

@@ -89,7 +89,7 @@ def check_calls(part: Part, module: ModuleOp) -> None:
             raise PartError(f"the part is damaged: step {number} calls {step.function!r}, which does not exist")
         if len(expected) != len(step.operands):
             raise PartError(
-                f"the part is damaged: step {number} has {len(step.operands)} operands, expected {len(expected)}"
+                f"the part is damaged: step {number}: expected {len(expected)} operands, got {len(step.operands)}"
             )
         for operand, (features, height) in zip(step.operands, expected, strict=True):
             buffer = part.buffers[operand.buffer]
@@ -99,7 +99,7 @@ def check_calls(part: Part, module: ModuleOp) -> None:
             if not fits or (not height and operand.row):
                 rows = f"rows {operand.row} to {operand.row + features} of buffer {operand.buffer}"
                 raise PartError(
-                    f"the part is damaged: step {number} takes {rows}, which has {buffer.features}, expected {whole}"
+                    f"the part is damaged: step {number}: expected {rows} of {whole}, got a buffer of {buffer.features}"
                 )
 
 

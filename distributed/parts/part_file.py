@@ -118,7 +118,7 @@ def part_in(file: BinaryIO, name: str) -> Part:
     length = int.from_bytes(data[len(MAGIC) : start].tobytes(), "little")
     header: Json = json.loads(data[start : start + length].tobytes())
     if header["format"] != PARTS_VERSION:
-        raise PartError(f"{name} has format {header['format']}, expected {PARTS_VERSION}")
+        raise PartError(f"{name}: expected format {PARTS_VERSION}, got {header['format']}")
     arrays = _arrays(data, start + length, header["arrays"])
 
     def chosen(word: str) -> list[Array]:
@@ -163,7 +163,7 @@ def _step(entry: Json, arrays: Sequence[Array]) -> Step:
     tag, buffer, routes = rest
     read = tuple(Route(rank, _indices(arrays, number)) for rank, number in routes)
     if word not in EXCHANGES:
-        raise ValueError(f"a step is {word!r}, expected one of call, {', '.join(EXCHANGES)}")
+        raise ValueError(f"step: expected one of call, {', '.join(EXCHANGES)}, got {word!r}")
     return EXCHANGES[word](tag, buffer, read)
 
 

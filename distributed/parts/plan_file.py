@@ -105,7 +105,7 @@ def read_plan(folder: Path) -> tuple[PlanFile, str]:
     try:
         content: Json = json.loads(data)
         if content["format"] != PARTS_VERSION:
-            raise PartError(f"{path} has format {content['format']}, expected {PARTS_VERSION}")
+            raise PartError(f"{path}: expected format {PARTS_VERSION}, got {content['format']}")
         plan = PlanFile(
             kind=content["plan"],
             part_count=content["part_count"],

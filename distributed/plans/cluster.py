@@ -53,7 +53,7 @@ class Machine:
         """Check the rates."""
         for name, value in vars(self).items():
             if not 0 < value < float("inf"):
-                raise ValueError(f"{name} of a machine is {value}, expected a positive number")
+                raise ValueError(f"{name} of a machine: expected a positive number, got {value}")
 
     def with_kernels_of(self, module: ModuleOp) -> Machine:
         """Return the machine with the rate that the kernels of a module are predicted to reach on its blocks."""

@@ -82,13 +82,13 @@ class PlanRequest:
     def __post_init__(self) -> None:
         """Check the numbers."""
         if self.kind not in ("auto", *KINDS):
-            raise ValueError(f"plan {self.kind!r}, expected one of auto, {', '.join(KINDS)}")
+            raise ValueError(f"plan: expected one of auto, {', '.join(KINDS)}, got {self.kind!r}")
         if self.memory is not None and self.memory < 1:
             raise ValueError(f"a memory of {self.memory} bytes a machine, at least 1 is needed")
         if self.batch < 1:
             raise ValueError(f"a batch of {self.batch} samples, at least 1 is needed")
         if self.trained_bits is not None and not 1 <= self.trained_bits <= F32_BITS:
-            raise ValueError(f"{self.trained_bits} bits of a value, expected 1 to {F32_BITS}")
+            raise ValueError(f"expected 1 to {F32_BITS} bits of a trained value, got {self.trained_bits}")
         PartitionRequest(self.part_count, self.imbalance)
 
 
@@ -337,7 +337,7 @@ def parse_bytes(text: str) -> int:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:([KMG])(?:i?B)?|B|bytes)?", text.strip())
     if found is None:
-        raise ValueError(f"cannot read {text!r}, expected bytes such as 65536, 512MiB or 4GiB")
+        raise ValueError(f"expected bytes such as 65536, 512MiB or 4GiB, got {text!r}")
     factor = {None: 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}[found[2]]
     return round(float(found[1]) * factor)
 

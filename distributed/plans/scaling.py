@@ -62,7 +62,7 @@ def save_scaling_plot(scaling: Scaling, title: str, path: Path) -> None:
         ValueError: the name of the file ends in no known format, or matplotlib is missing.
     """
     if path.suffix not in _FORMATS:
-        raise ValueError(f"cannot draw {path}, expected a file that ends in {', '.join(_FORMATS)}")
+        raise ValueError(f"expected a drawing that ends in {', '.join(_FORMATS)}, got {path}")
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

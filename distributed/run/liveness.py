@@ -101,7 +101,7 @@ class Watch:
             ValueError: the patience is shorter than a few beats.
         """
         if patience < 4 / BEATS_A_SECOND:
-            raise ValueError(f"patience is {patience} s, expected {4 / BEATS_A_SECOND} or more")
+            raise ValueError(f"patience: expected {4 / BEATS_A_SECOND} s or more, got {patience}")
         self._comm: Intracomm = comm.Dup()
         self._patience, self._clean_up = patience, clean_up
         self._before, self._next = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size

@@ -46,7 +46,7 @@ def load_part(comm: "Intracomm", folder: Path) -> LoadedPart:
 
 def _checked(plan: PlanFile, folder: Path, size: int, rank: int) -> LoadedPart:
     if plan.part_count != size:
-        raise PartError(f"{folder} holds {plan.part_count} parts, and there are {size} ranks: expected as many")
+        raise PartError(f"{folder} holds {plan.part_count} parts: expected as many ranks, got {size}")
     entry = plan.parts[rank]
     path = folder / entry.file
     try:
@@ -60,7 +60,7 @@ def _checked(plan: PlanFile, folder: Path, size: int, rank: int) -> LoadedPart:
     except OSError as error:
         raise PartError(f"part {rank}, {path}, cannot be read: {(error.strerror or '').lower()}") from error
     if part.part_count != size or part.rank not in (rank, -1):
-        raise PartError(f"{path} is part {part.rank} of {part.part_count}, expected part {rank} of {size}")
+        raise PartError(f"{path}: expected part {rank} of {size}, got part {part.rank} of {part.part_count}")
     check_part(part, plan)
     return LoadedPart(plan, part, digest)
 
@@ -154,8 +154,8 @@ def check_part(part: Part, plan: PlanFile) -> None:
     if part.whole:
         return
     ports = {"input": part.inputs, "output": part.outputs}
-    _expect(len(part.inputs) == len(plan.inputs), f"{len(part.inputs)} inputs, expected {len(plan.inputs)}")
-    _expect(len(part.outputs) == len(plan.outputs), f"{len(part.outputs)} outputs, expected {len(plan.outputs)}")
+    _expect(len(part.inputs) == len(plan.inputs), f"expected {len(plan.inputs)} inputs, got {len(part.inputs)}")
+    _expect(len(part.outputs) == len(plan.outputs), f"expected {len(plan.outputs)} outputs, got {len(part.outputs)}")
     for kind, features in ports.items():
         for number, rows in enumerate(features):
             _check_features(f"{kind} {number}", rows)
@@ -179,7 +179,7 @@ def _check_exchange(where: str, step: Send | Receive, part: Part) -> None:
     _expect(buffer.port < 0, f"{where} exchanges buffer {step.buffer}, which is no block")
     for route in step.routes:
         other = _is_below(route.rank, part.part_count) and route.rank != part.rank
-        _expect(other, f"{where} exchanges with rank {route.rank}, expected others below {part.part_count}")
+        _expect(other, f"{where}: expected an exchange with another rank below {part.part_count}, got {route.rank}")
         rows = route.rows
         _expect(rows.ndim == 1 and len(rows) > 0, f"{where} exchanges no rows")
         inside = int(rows.min()) >= 0 and int(rows.max()) < buffer.features
@@ -189,12 +189,12 @@ def _check_exchange(where: str, step: Send | Receive, part: Part) -> None:
 
 
 def _check_buffer(where: str, buffer: Buffer, ports: Sequence[Indices]) -> None:
-    _expect(buffer.kind in KINDS, f"{where} is of kind {buffer.kind!r}, expected one of {', '.join(KINDS)}")
+    _expect(buffer.kind in KINDS, f"{where}: expected a kind of {', '.join(KINDS)}, got {buffer.kind!r}")
     count = buffer.features
     is_filled = count != 0 or buffer.kind == "nodes"
     _expect(is_filled and _is_below(count, MOST_FEATURES + 1), f"{where} has {count} features")
     if buffer.kind not in ("input", "output"):
-        _expect(buffer.port == -1, f"{where} is port {buffer.port}, expected -1")
+        _expect(buffer.port == -1, f"{where}: expected port -1, got {buffer.port}")
         return
     _expect(_is_below(buffer.port, len(ports)), f"{where} is port {buffer.port}")
     own = len(ports[buffer.port])

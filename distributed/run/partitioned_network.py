@@ -46,7 +46,7 @@ class RunOptions:
         """Check the numbers."""
         for name, value in (("threads", self.threads), ("batch tile", self.batch_tile)):
             if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}, expected 1 or more")
+                raise ValueError(f"{name}: expected 1 or more, got {value}")
 
     @property
     def folder(self) -> Path | None:
@@ -147,16 +147,16 @@ class PartitionedNetwork:
 
     def _misfit(self, slices: Sequence[Floats]) -> str | None:
         if len(slices) != len(self.plan.inputs):
-            return f"{len(slices)} slices of inputs on rank {self.comm.rank}, expected {len(self.plan.inputs)}"
+            return f"expected {len(self.plan.inputs)} slices of inputs on rank {self.comm.rank}, got {len(slices)}"
         for entry, array in zip(self.inputs, slices, strict=True):
             where = f"slice of input {entry.port.name!r} on rank {self.comm.rank}"
             if array.dtype != np.float32:
-                return f"{where} has dtype {array.dtype}, expected float32"
+                return f"{where}: expected dtype float32, got {array.dtype}"
             if entry.features is not None and (not array.ndim or array.shape[-1] != len(entry.features)):
-                return f"{where} has shape {list(array.shape)}, expected {len(entry.features)} columns"
+                return f"{where}: expected {len(entry.features)} columns, got shape {list(array.shape)}"
             expected = None if entry.nodes is None else [len(entry.nodes), int(entry.port.shape[-1].coefficient)]
             if expected is not None and list(array.shape) != expected:
-                return f"{where} has shape {list(array.shape)}, expected {expected}"
+                return f"{where}: expected shape {expected}, got {list(array.shape)}"
         return None
 
     def _run_whole(self, slices: Sequence[Floats]) -> list[Floats]:

@@ -45,11 +45,11 @@ def files_by_name(options: Sequence[str], ports: Sequence[PortShape], word: str)
             name, path = names[0], option
         if name not in names or not path:
             known = ", ".join(names)
-            raise PartError(f"cannot read --{word} {option!r}, expected NAME=FILE with a name of {known}")
+            raise PartError(f"--{word}: expected NAME=FILE with a name of {known}, got {option!r}")
         files[name] = Path(path)
     missing = next((name for name in names if name not in files), None)
     if missing is not None:
-        raise PartError(f"{word} {missing!r} has no file, expected --{word} {missing}=FILE")
+        raise PartError(f"{word} {missing!r}: expected --{word} {missing}=FILE, got none")
     return files
 
 
@@ -65,7 +65,7 @@ def open_input(path: Path) -> Floats:
         raise PartError(f"{path} cannot be read as .npy: {' '.join(str(error).split())}") from error
     if array.dtype != np.float32 or not array.flags.c_contiguous:
         order = "" if array.flags.c_contiguous else " in Fortran order"
-        raise PartError(f"{path} holds {array.dtype}{order}, expected float32 in C order")
+        raise PartError(f"{path}: expected float32 in C order, got {array.dtype}{order}")
     return array.view(np.float32)
 
 

@@ -58,11 +58,11 @@ def finetune_parts(
     plan, _ = read_plan(source)
     if plan.kind not in TRAINABLE:
         raise PartError(
-            f"{source} holds parts of the plan {plan.kind}, expected {' or '.join(TRAINABLE)}; a model "
+            f"{source}: expected parts of the plan {' or '.join(TRAINABLE)}, got those of {plan.kind}; a model "
             "itself is trained on shares of a batch by --replicas"
         )
     if comm.size % plan.part_count:
-        raise PartError(f"{comm.size} ranks for {plan.part_count} parts, expected a multiple")
+        raise PartError(f"expected a multiple of {plan.part_count} ranks, one for each part, got {comm.size}")
     replica, part = divmod(comm.rank, plan.part_count)
     own = cast("Intracomm", comm.Split(replica, part))
     others = MpiReplicas(cast("Intracomm", comm.Split(part, replica)))

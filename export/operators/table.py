@@ -40,5 +40,5 @@ def emit(op: Operation, builder: NodeBuilder) -> Sequence[ir.Value]:
     emitter = EMITTERS.get(type(op))
     if emitter is None:
         names = ", ".join(known.name for known in EMITTERS)
-        raise ValueError(f"{op.name} has no form in onnx, expected one of {names}")
+        raise ValueError(f"expected an op with a form in onnx, one of {names}, got {op.name}")
     return emitter(op, builder)

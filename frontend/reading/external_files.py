@@ -87,7 +87,7 @@ def check_file(name: str, tensor: onnx_ir.ExternalTensor) -> str:
         raise InvalidModelError(f"tensor {name}: expected offset 0 or more, got {offset} in file {_quoted(stored)}")
     if size < offset + stored.nbytes:
         raise InvalidModelError(
-            f"tensor {name}: file {_quoted(stored)} has {size} bytes, expected {offset + stored.nbytes}"
+            f"tensor {name}: expected {offset + stored.nbytes} bytes in file {_quoted(stored)}, got {size}"
         )
     if is_linked and not is_inside:
         _read_from(tensor, path, stored.location)

@@ -243,7 +243,7 @@ class _Graph:
         where = {entry.text(ENTRY_KEY): entry.text(ENTRY_VALUE) for entry in tensor.messages(EXTERNAL)}
         location = Path(where["location"])
         if self._folder is None or location.is_absolute() or ".." in location.parts:
-            raise ValueError(f"values in file {where['location']!r}, expected one in the model's folder")
+            raise ValueError(f"expected values in the model's folder, got file {where['location']!r}")
         path = self._folder / location
         if path not in self._files:
             self._files[path] = _mapped(path)

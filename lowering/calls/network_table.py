@@ -119,7 +119,7 @@ class _TableBuilder:
         program = self.program
         input_shapes = list(self._input_shapes())
         if program.sums and self.costs is not IN_PROCESS:
-            raise ValueError(f"size {Size.symbol(program.sums[0])} is a sum, expected products of the inputs' sizes")
+            raise ValueError(f"expected products of the inputs' sizes, got the sum {Size.symbol(program.sums[0])}")
         self.names += program.sums
         self.expressions += program.sizes
         first_equal = len(self.expressions)
@@ -184,7 +184,7 @@ class _TableBuilder:
                     yield size.constant
                     continue
                 if size != Size.symbol(str(size)):
-                    raise ValueError(f"input {tensor.name!r} has size {size}, expected a number or a name")
+                    raise ValueError(f"input {tensor.name!r}: expected a number or a name as size, got {size}")
                 if str(size) not in self.names:
                     self.names.append(str(size))
                 yield -1 - self.names.index(str(size))

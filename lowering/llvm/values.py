@@ -76,7 +76,7 @@ class Truth(Value):
         return Number(self.builder, self.builder.zext(self.value, width))
 
     def __bool__(self) -> NoReturn:
-        raise TypeError("a condition of generated code has no value yet: expected when(..), select(..) or either(..)")
+        raise TypeError("expected when(..), select(..) or either(..) of a condition of generated code, got bool(..)")
 
 
 class Number(Value):

@@ -35,7 +35,7 @@ def stored_graph(name: str) -> onnx.ModelProto:
     """
     path = FOLDER / f"{name}.onnx.gz"
     if not path.is_file():
-        raise ValueError(f"no export {name!r} is stored, expected one of {', '.join(stored_names())}")
+        raise ValueError(f"export: expected one of {', '.join(stored_names())}, got {name!r}")
     return onnx.ModelProto.FromString(gzip.decompress(path.read_bytes()))
 
 

@@ -71,7 +71,7 @@ def level_target(level: str) -> CpuTarget:
         ValueError: there is no such level.
     """
     if level not in TARGETS:
-        raise ValueError(f"level is {level!r}, expected one of {', '.join(LEVELS)}")
+        raise ValueError(f"level: expected one of {', '.join(LEVELS)}, got {level!r}")
     return TARGETS[level].target()
 
 
@@ -131,7 +131,7 @@ def build_library(clusters: Clusters, soname: str = "libredpebble_model.so") -> 
         ValueError: this machine is no x86-64, a level is unknown, or a digest has the wrong length.
     """
     if not clusters:
-        raise ValueError("no sparse network, expected one at least")
+        raise ValueError("expected one sparse network or more, got none")
     parts: list[Code | Data] = [Code(library_object())]
     constants: dict[bytes, str] = {}
     variants: dict[str, list[Word]] = {}
@@ -147,7 +147,7 @@ def build_library(clusters: Clusters, soname: str = "libredpebble_model.so") -> 
 
 def _digest_words(digest: str) -> list[Word]:
     if len(digest) != DIGEST_BYTES:
-        raise ValueError(f"digest {digest!r} has {len(digest)} digits, expected {DIGEST_BYTES}")
+        raise ValueError(f"expected a digest of {DIGEST_BYTES} digits, got {digest!r}")
     return [int(word) for word in np.frombuffer(digest.encode(), dtype=np.int64)]
 
 

@@ -150,7 +150,7 @@ def tensor_at(functions: OrtFunctions, value: int, name: str) -> NDArray[Any]:
         functions.release(Slot.ReleaseTensorTypeAndShapeInfo, info)
     dtype = DTYPES.get(element)
     if dtype is None:
-        raise ValueError(f"{name} has element type {element}, expected {_numbers(list(DTYPES))}")
+        raise ValueError(f"{name}: expected element type {_numbers(list(DTYPES))}, got {element}")
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     address = functions.word(Slot.GetTensorMutableData, value)
     # a copy: onnxruntime may drop an initializer once all nodes are made

@@ -122,7 +122,7 @@ class _Linking:
                 self._add_data(part)
         machines = {elf.machine for elf, _ in self.objects}
         if len(machines) != 1:
-            raise ElfError(f"objects are for {len(machines)} machines, expected 1")
+            raise ElfError(f"expected objects for 1 machine, got {len(machines)}")
         self.machine: Machine = machine_of(self.objects[0][0].machine)
         self.number = self.objects[0][0].machine
         self.table_entries: dict[_Location, int] = {}
@@ -135,7 +135,7 @@ class _Linking:
             if not section.flags & SHF_ALLOC or section.name.startswith((".eh_frame", ".note")):
                 continue
             if section.kind not in {SHT_PROGBITS, SHT_NOBITS} or section.flags & SHF_TLS:
-                raise ElfError(f"section {section.name} is of a kind that is not supported, expected code or data")
+                raise ElfError(f"section {section.name}: expected code or data, got another kind")
             self.section_numbers[number, index] = len(self.sections)
             content = bytearray(section.size) if section.kind == SHT_NOBITS else bytearray(section.data)
             kind = _kind(section, machine_of(elf.machine))
@@ -144,7 +144,7 @@ class _Linking:
             )
         for symbol in elf.symbols:
             if symbol.section == SHN_COMMON:
-                raise ElfError(f"symbol {symbol.name} is common, expected one with a place in a section")
+                raise ElfError(f"symbol {symbol.name}: expected a place in a section, got a common symbol")
             section = self.section_numbers.get((number, symbol.section))
             if not symbol.is_local and symbol.section not in {SHN_UNDEF, SHN_ABS} and section is not None:
                 self._define(part.prefix + symbol.name, _Location(section, symbol.value))
@@ -256,7 +256,7 @@ def _kind(section: Section, machine: Machine) -> Kind:
     holds_addresses = any(machine.meanings.get(one.kind) == "word" for one in section.relocations)
     if section.flags & SHF_EXECINSTR:
         if holds_addresses:
-            raise ElfError(f"section {section.name} holds addresses, expected position-independent code")
+            raise ElfError(f"section {section.name}: expected position-independent code, got addresses")
         return "code"
     if not section.flags & SHF_WRITE:
         return "tables" if holds_addresses else "constants"

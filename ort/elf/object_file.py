@@ -87,7 +87,7 @@ def read_object(image: bytes) -> ElfObject:
     header: tuple[int, ...] = HEADER.unpack_from(image)[1:]
     kind, machine, section_offset, section_count, names_index = header[0], header[1], header[5], header[11], header[12]
     if kind != 1:
-        raise ElfError(f"object has ELF type {kind}, expected 1 (relocatable)")
+        raise ElfError(f"expected an object of ELF type 1 (relocatable), got {kind}")
     if section_offset + section_count * SECTION.size > len(image):
         raise ElfError(f"object is cut off after {len(image)} bytes")
     rows = [SECTION.unpack_from(image, section_offset + index * SECTION.size) for index in range(section_count)]
@@ -155,7 +155,7 @@ class Machine:
 
 def _patch_x86(data: bytearray, offset: int, distance: int) -> None:
     if not -(1 << 31) <= distance < 1 << 31:
-        raise ElfError(f"distance {distance} does not fit 32 bits, expected less than 2 GB of code and data")
+        raise ElfError(f"expected less than 2 GB of code and data, got a distance of {distance}, more than 32 bits")
     struct.pack_into("<i", data, offset, distance)
 
 
@@ -187,5 +187,5 @@ def machine_of(number: int) -> Machine:
     """
     machine = MACHINES.get(number)
     if machine is None:
-        raise ElfError(f"ELF machine {number} is not supported, expected one of {', '.join(map(str, MACHINES))}")
+        raise ElfError(f"ELF machine: expected one of {', '.join(map(str, MACHINES))}, got {number}")
     return machine

@@ -66,7 +66,7 @@ def _emit_report(code: OrtCode) -> None:
             Problem.TooManyEdges: ("expected fewer than 2147483648 edges and nodes, got ", left, " and ", right),
         }.items():
             code.fail_when(problem == known, api, *parts)
-        return code.status(api, "sizes ", left, " and ", right, " of the inputs differ, expected the same")
+        return code.status(api, "expected equal sizes of the inputs, got ", left, " and ", right)
 
 
 def _emit_parallel(code: OrtCode) -> None:

@@ -90,7 +90,7 @@ def _emit_from_library(code: OrtCode) -> None:
         api.attempt(Slot.KernelInfoGetAttribute_string, info, code.text("digest"), digest, size)
         length = size[0] - 1
         is_other = length != DIGEST_BYTES
-        code.fail_when(is_other, api, name, ": digest has ", length, f" digits, expected {DIGEST_BYTES}")
+        code.fail_when(is_other, api, name, f": expected a digest of {DIGEST_BYTES} digits, got ", length)
         header = code.address("find", op, digest, found)
         missing = (name, ": the library has no code for the network with digest ", digest)
         code.fail_when(found[0] == 0, api, *missing, "; model and library must be built together")
@@ -131,13 +131,13 @@ def _emit_check_counts(code: OrtCode) -> None:
         # constants follow the activations, and are what the network was made from
         api.attempt(Slot.KernelInfo_GetInputCount, info, found)
         count, expected = found[0], header.inputs
-        code.fail_when(count < expected, api, name, ": the node has ", count, " inputs, expected ", expected)
+        code.fail_when(count < expected, api, name, ": expected ", expected, " inputs, got ", count)
         api.attempt(Slot.KernelInfo_GetOutputCount, info, found)
         count, expected = found[0], header.outputs
-        code.fail_when(count != expected, api, name, ": the node has ", count, " outputs, expected ", expected)
+        code.fail_when(count != expected, api, name, ": expected ", expected, " outputs, got ", count)
         api.attempt(Slot.KernelInfoGetAttribute_int64, info, code.text("activations"), found)
         count, expected = found[0], header.inputs
-        code.fail_when(count != expected, api, name, ": the node has ", count, " activations, expected ", expected)
+        code.fail_when(count != expected, api, name, ": expected ", expected, " activations, got ", count)
         return code.null
 
 
@@ -150,7 +150,7 @@ def _emit_create(code: OrtCode) -> None:
         version = found[0]
         is_other = version != FORMAT
         name = op.to(CustomOp.Name)
-        code.fail_when(is_other, api, name, ": the node has format ", version, f", expected {FORMAT}")
+        code.fail_when(is_other, api, name, f": expected format {FORMAT}, got ", version)
         # the network lies in the library, or the host makes it
         owner[0] = 0
         is_held = operator_of(code, op).variant_count > 0

@@ -103,10 +103,10 @@ def _emit_check_shape(code: OrtCode) -> None:
         is_other = element != expected
         for dtype, name in (("float32", "float"), ("uint8", "uint8"), ("int8", "int8"), ("int64", "int64")):
             is_this = expected == ELEMENT_TYPES[dtype]
-            words = f", expected {ELEMENT_TYPES[dtype]} ({name})"
-            code.fail_when(is_other & is_this, api, "input ", index, " has element type ", element, words)
+            words = f": expected element type {ELEMENT_TYPES[dtype]} ({name}), got "
+            code.fail_when(is_other & is_this, api, "input ", index, words, element)
         dims, rank, wanted_rank = found.to(1), found[2], shape[0]
-        code.fail_when(rank != wanted_rank, api, "input ", index, " has rank ", rank, ", expected ", wanted_rank)
+        code.fail_when(rank != wanted_rank, api, "input ", index, ": expected rank ", wanted_rank, ", got ", rank)
         with loop(rank) as axis:
             size, wanted = dims[axis], shape[axis + 1]
             # what is negative is -1 - the number of a symbol
@@ -115,7 +115,7 @@ def _emit_check_shape(code: OrtCode) -> None:
             known = symbols[symbol]
             is_unset = known == UNSET
             needed = select(is_symbol, select(is_unset, size, known), wanted)
-            where = ("input ", index, " has size ", size, " along axis ", axis, ", expected ", needed)
+            where = ("input ", index, ": expected size ", needed, " along axis ", axis, ", got ", size)
             code.fail_when(size != needed, api, *where)
             with when(is_symbol, likely=True):
                 symbols[symbol] = size

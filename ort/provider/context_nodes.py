@@ -95,7 +95,7 @@ class ContextReader:
             raise ValueError(f"{name} is missing")
         mode = _integer(node, "embed_mode", 1)
         if mode not in {0, 1}:
-            raise ValueError(f"{name} has embed_mode {mode}, expected 0 or 1")
+            raise ValueError(f"{name}: expected embed_mode 0 or 1, got {mode}")
         try:
             if mode == 1:
                 return opened(payload, name)
@@ -112,7 +112,7 @@ class ContextReader:
         folder = Path(model).absolute().parent.resolve()
         path = (folder / file).resolve()
         if path == folder or not path.is_relative_to(folder):
-            raise ValueError(f"{name} is file {file!r}, expected those in the folder of the model")
+            raise ValueError(f"{name}: expected a file in the folder of the model, got {file!r}")
         if not path.is_file():
             raise ValueError(f"{name} is file {file!r}, which is missing in {folder}")
         return path

@@ -286,7 +286,7 @@ def _held(session: EpSession, job: FusedNode) -> Sealed | None:
     if node is None:
         return None
     if session.settings.writes_context:
-        raise ValueError(f"node {node.name!r} was compiled before, expected the model that it was made from")
+        raise ValueError(f"node {node.name!r}: expected the model that it was made from, got one compiled before")
     return ContextReader(job.reader, session.settings).open(node, job.graph)
 
 

@@ -214,7 +214,7 @@ def unregister() -> None:
         return
     count = host().ep_count
     if count:
-        raise ValueError(f"the execution provider is in use by {count} sessions, expected 0")
+        raise ValueError(f"the execution provider: expected no session that uses it, got {count}")
     onnxruntime.unregister_execution_provider_library(REGISTRATION)
 
 

@@ -41,7 +41,7 @@ def read_settings(functions: OrtFunctions, options: int) -> EpSettings:
 
 def _switch(name: str, text: str) -> bool:
     if text not in {"", "0", "1"}:
-        raise ValueError(f"option {name} is {text!r}, expected '0' or '1'")
+        raise ValueError(f"option {name}: expected '0' or '1', got {text!r}")
     return text == "1"
 
 

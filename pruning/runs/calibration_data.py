@@ -44,7 +44,7 @@ def batches_of(graph: onnx.GraphProto, feeds: Feeds | Iterable[Feeds]) -> list[F
             for batch in batches:
                 _check(inputs, batch)
     if not batches or not all(value.size for batch in batches for value in batch.values()):
-        raise ValueError("the data has no samples, expected some hundred")
+        raise ValueError("expected some hundred samples in the data, got none")
     return batches
 
 
@@ -94,12 +94,12 @@ def _check(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> None:
     names = [value.name for value in inputs]
     if sorted(feeds) != sorted(names):
         held = ", ".join(sorted(feeds)) or "none"
-        raise ValueError(f"the data holds {held}, expected arrays for {', '.join(names)}")
+        raise ValueError(f"expected arrays for {', '.join(names)} in the data, got {held}")
     for described in inputs:
         value, kind = feeds[described.name], described.type.tensor_type
         expected = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
         if value.dtype != expected:
-            raise ValueError(f"input {described.name!r} of the data is {value.dtype}, expected {expected}")
+            raise ValueError(f"input {described.name!r} of the data: expected {expected}, got {value.dtype}")
         dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in kind.shape.dim]
         # samples along the first axis may be any number
         fits = len(dims) == value.ndim and all(
@@ -107,6 +107,6 @@ def _check(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> None:
         )
         if kind.HasField("shape") and not fits:
             accepted = ", ".join("any" if dim is None else str(dim) for dim in dims)
-            raise ValueError(f"input {described.name!r} of the data has shape {value.shape}, expected ({accepted})")
+            raise ValueError(f"input {described.name!r} of the data: expected shape ({accepted}), got {value.shape}")
         if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
-            raise ValueError(f"input {described.name!r} of the data has NaN or infinity, expected finite values")
+            raise ValueError(f"input {described.name!r} of the data: expected finite values, got NaN or infinity")

@@ -35,7 +35,7 @@ def layer_inputs(layer: PrunableLayer, trace: Trace, dense: Trace | None) -> Lay
     """
     hessian, count = _mean((x, x) for x in trace.rows(layer))
     if not np.isfinite(hessian).all():
-        raise ValueError(f"layer {layer.name} gets NaN or infinity from the data, expected finite values")
+        raise ValueError(f"layer {layer.name}: expected finite values from the data, got NaN or infinity")
     if dense is None:
         return LayerInputs(hessian, None, count)
     return LayerInputs(hessian, _mean(zip(trace.rows(layer), dense.rows(layer), strict=True))[0], count)

@@ -80,7 +80,7 @@ class SegmentedModel:
         found = dict(zip(segment.yields, self._sessions[index].run(feeds), strict=True))
         for name, value in found.items():
             if not isinstance(value, np.ndarray):
-                raise UnsupportedModelError(f"value {name!r} between layers is no tensor, expected tensors")
+                raise UnsupportedModelError(f"value {name!r} between layers: expected a tensor, got none")
         return found
 
     def _session(self, segment: Segment, feeds: Mapping[str, Value]) -> Oracle:
@@ -95,7 +95,7 @@ class SegmentedModel:
         part.graph.input.extend(_described(name, value) for name, value in feeds.items())
         part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in segment.yields)
         if part.ByteSize() > SERIALIZED:
-            raise UnsupportedModelError("the weights beside layers take more than 2 GB, expected less")
+            raise UnsupportedModelError("expected less than 2 GB of weights beside layers, got more")
         options = session_options(self.threads)
         # memory that a run has used is given back, as the next one is of another segment
         options.enable_cpu_mem_arena = False

@@ -129,5 +129,5 @@ def method_of(name: str) -> Method:
         ValueError: there is none.
     """
     if name not in METHODS:
-        raise ValueError(f"unknown method {name!r}, expected one of {', '.join(METHODS)}")
+        raise ValueError(f"method: expected one of {', '.join(METHODS)}, got {name!r}")
     return METHODS[name]

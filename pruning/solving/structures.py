@@ -108,7 +108,7 @@ def structure_of(text: str) -> Structure:
             return STRUCTURES[name](tuple(map(int, numbers)))
         except ValueError as error:
             raise ValueError(f"structure {text!r}: {error}") from error
-    raise ValueError(f"unknown structure {text!r}, expected one of {', '.join(STRUCTURES)} with their numbers")
+    raise ValueError(f"structure: expected one of {', '.join(STRUCTURES)} with their numbers, got {text!r}")
 
 
 def _free(numbers: tuple[int, ...]) -> Structure:

@@ -180,7 +180,7 @@ class Sealed:
         """
         header = self.header
         if header["format"] != FORMAT_VERSION:
-            raise ArtefactError(f"{self.name} has format {header['format']}, expected {FORMAT_VERSION}")
+            raise ArtefactError(f"{self.name}: expected format {FORMAT_VERSION}, got {header['format']}")
         if header["machine"] != machine():
             raise ArtefactError(f"{self.name} is for {header['machine']}, this machine is {machine()}")
         target = CpuTarget(**header["target"])

@@ -104,6 +104,6 @@ def size_limit() -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMG]I?B|)", text.strip().upper())
     if found is None:
         if text:
-            LOG.warning("REDPEBBLE_CACHE_LIMIT is %r, expected a size such as 500MB; %d counts", text, LIMIT_BYTES)
+            LOG.warning("REDPEBBLE_CACHE_LIMIT: expected a size such as 500MB, got %r; %d counts", text, LIMIT_BYTES)
         return LIMIT_BYTES
     return round(float(found[1]) * UNITS[found[2]])

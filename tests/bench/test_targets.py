@@ -173,7 +173,7 @@ def test_minima_take_the_place_of_medians() -> None:
 
 @pytest.mark.parametrize("page", ["", BEGIN, f"{END}\n{BEGIN}"])
 def test_a_page_without_a_place_for_the_table_is_refused(page: str) -> None:
-    message = f"^no place for the table of targets, expected {BEGIN} and {END}$"
+    message = f"^table of targets: expected a place between {BEGIN} and {END}, got none$"
     with pytest.raises(ValueError, match=message):
         with_table(page, "targets", ["new"])
 

@@ -32,7 +32,7 @@ def test_a_sum_whose_name_grows_without_end_is_refused() -> None:
     def grow(size: Size) -> None:
         grow(sum_of([size * PAST, OWN]))
 
-    with pytest.raises(VerifyException, match="a sum of 2 sizes, expected one that is shorter"):
+    with pytest.raises(VerifyException, match="expected a single size, got a sum of 2"):
         grow(OWN)
 
 

@@ -96,9 +96,9 @@ STAGES = {
 
 @pytest.mark.parametrize("goal", get_args(Goal))
 def test_an_unknown_stage_is_refused_before_the_model_is_read(goal: Goal) -> None:
-    with pytest.raises(ValueError, match=rf"^unknown stage 'native', expected one of {STAGES[goal]}$"):
+    with pytest.raises(ValueError, match=rf"^stage: expected one of {STAGES[goal]}, got 'native'$"):
         build("nowhere.onnx", Options(goal), until="native")
-    with pytest.raises(ValueError, match=r"^unknown stage 'native', expected one of simplify, .*, split$"):
+    with pytest.raises(ValueError, match=r"^stage: expected one of simplify, .*, split, got 'native'$"):
         passes_up_to("native")
 
 
@@ -119,23 +119,23 @@ def test_passes_that_a_goal_needs_cannot_be_skipped(goal: Goal) -> None:
     skipped = Options(goal, skip_passes=tuple(SKIPPABLE[goal]))
     assert {*names(passes_of(Options(goal)))} - {*names(passes_of(skipped))} == SKIPPABLE[goal]
     for name in NEEDED[goal]:
-        with pytest.raises(ValueError, match=rf"^unknown pass '{name}', expected one of canonicalize, ") as refused:
+        with pytest.raises(ValueError, match=rf"^pass: expected one of canonicalize, .*, got '{name}'") as refused:
             passes_of(Options(goal, skip_passes=(name,)))
         accepted = re.findall(r"pebble-[a-z-]+", str(refused.value))[1:]
         assert SKIPPABLE[goal] <= {*accepted}
 
 
 def test_a_pass_to_be_skipped_is_known_before_the_cache_is_asked() -> None:
-    with pytest.raises(ValueError, match=r"^unknown pass 'x', expected one of "):
+    with pytest.raises(ValueError, match=r"^pass: expected one of .*, got 'x'"):
         redpebble.compile("nowhere.onnx", skip_passes=("x",))
-    with pytest.raises(ValueError, match=r"^unknown pass 'x', expected one of "):
+    with pytest.raises(ValueError, match=r"^pass: expected one of .*, got 'x'"):
         redpebble.optimize("nowhere.onnx", skip_passes=("x",))
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("inf"), float("nan")])
 def test_options_that_make_no_sense_are_refused(seconds: float) -> None:
-    with pytest.raises(ValueError, match=r"^threads is 0, expected 1 or more$"):
+    with pytest.raises(ValueError, match=r"^threads: expected 1 or more, got 0$"):
         Options(threads=0)
     for name in ("reorder_seconds", "schedule_seconds"):
-        with pytest.raises(ValueError, match=rf"^{name} is {seconds}, expected 0 or more$"):
+        with pytest.raises(ValueError, match=rf"^{name}: expected 0 or more, got {seconds}$"):
             Options(reorder_seconds=seconds) if name == "reorder_seconds" else Options(schedule_seconds=seconds)

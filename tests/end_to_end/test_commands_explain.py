@@ -215,10 +215,10 @@ def test_the_page_of_a_quantized_model_tells_its_gain_and_no_other(
 
 
 REFUSED = (
-    (("explain", "--report", "x.txt"), "cannot write report x.txt, expected a file that ends in .json or .html"),
+    (("explain", "--report", "x.txt"), "expected a report that ends in .json or .html, got x.txt"),
     (("explain", "--memory", "2"), "fast memory holds 2 values, a connection needs 3"),
     (("explain", "--batch-tile", "0"), "a batch tile of 0 columns, at least 1 is needed"),
-    (("explain", "--seconds", "-1"), "a search of -1.0 seconds, expected 0 or more"),
+    (("explain", "--seconds", "-1"), "expected 0 seconds or more to search, got -1.0"),
     (("schedule", "--memory", "2", "--save", "x.npz"), "fast memory holds 2 values, a connection needs 3"),
 )
 

@@ -219,7 +219,7 @@ def test_a_model_with_stated_sizes_has_sparse_convolutions() -> None:
     assert len(network_nodes(onnx_ir.to_proto(optimized.model))) == 1
     with pytest.raises(ValueError, match=r"expected the size of a free axis \(batch, height, width\), got 'depth'"):
         redpebble.optimize(model, sizes={"depth": 32})
-    with pytest.raises(ValueError, match="size height is 0, expected 1 or more"):
+    with pytest.raises(ValueError, match="size height: expected 1 or more, got 0"):
         redpebble.compile(model, sizes={"height": 0})
 
 

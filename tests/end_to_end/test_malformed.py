@@ -84,12 +84,15 @@ def test_a_folder_that_cannot_be_written_to_is_one_line(folder: str, run: Run, t
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["check", "IN", "--batch", "one"], "cannot read 'one', expected numbers such as 1,32"),
-        (["check", "IN", "--input-shape", "x"], "cannot read shape 'x', expected NAME:N,N such as x:1,64"),
-        (["check", "IN", "--input-shape", "q:1,4"], "shape given for 'q', expected one of x"),
+        (["check", "IN", "--batch", "one"], "expected numbers such as 1,32, got 'one'"),
+        (["check", "IN", "--input-shape", "x"], "shape: expected NAME:N,N such as x:1,64, got 'x'"),
+        (["check", "IN", "--input-shape", "q:1,4"], "expected a shape for x, got one for 'q'"),
         (["check", "IN", "--input-shape", "x:1,5"], "onnxruntime: "),
-        (["optimize", "IN", "OUT", "--skip-passes", "pebble-frobnicate"], "unknown pass 'pebble-frobnicate', expected"),
-        (["zoo", "lenet", "-o", "OUT"], "no model 'lenet' in the zoo, expected "),
+        (
+            ["optimize", "IN", "OUT", "--skip-passes", "pebble-frobnicate"],
+            "pass: expected one of ",
+        ),
+        (["zoo", "lenet", "-o", "OUT"], "model of the zoo: expected one of "),
     ],
 )
 def test_an_unexpected_value_is_one_line(words: list[str], message: str, run: Run, tmp_path: Path) -> None:

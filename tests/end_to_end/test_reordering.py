@@ -33,5 +33,5 @@ def test_a_searched_order_changes_nothing_but_is_in_the_report(spec: str) -> Non
 
 
 def test_a_search_of_negative_length_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"reorder_seconds is -1, expected 0 or more"):
+    with pytest.raises(ValueError, match=r"reorder_seconds: expected 0 or more, got -1"):
         Options(reorder_seconds=-1)

@@ -41,12 +41,16 @@ def test_a_file_of_the_user_is_read(file: Path) -> None:
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 def test_what_others_may_write_is_refused(file: Path, mode: int) -> None:
     file.chmod(mode)
-    with pytest.raises(UntrustedFileError, match=r"others may write to .*code, expected `chmod go-w`"):
+    with pytest.raises(
+        UntrustedFileError, match=r"code: expected only its owner to write to it, got others \(try `chmod go-w`\)"
+    ):
         read_private(file)
     file.chmod(0o600)
     file.parent.chmod(0o100 | mode)
     for attempt in (lambda: read_private(file), lambda: private_folder(file.parent)):
-        with pytest.raises(UntrustedFileError, match=r"others may write to .*cache, expected `chmod go-w`"):
+        with pytest.raises(
+            UntrustedFileError, match=r"cache: expected only its owner to write to it, got others \(try `chmod go-w`\)"
+        ):
             attempt()
 
 
@@ -54,7 +58,7 @@ def test_what_others_may_write_is_refused(file: Path, mode: int) -> None:
 @pytest.mark.parametrize("is_folder", [False, True], ids=["file", "folder"])
 def test_what_belongs_to_others_is_refused(file: Path, is_folder: bool) -> None:
     os.chown(file.parent if is_folder else file, NOBODY, NOBODY)
-    with pytest.raises(UntrustedFileError, match=f"belongs to user {NOBODY}, expected 0 or root"):
+    with pytest.raises(UntrustedFileError, match=f"expected owner 0 or root, got user {NOBODY}"):
         read_private(file)
 
 

@@ -52,9 +52,9 @@ def test_a_memory_too_small_for_the_density_is_refused_in_one_line() -> None:
         ValueError, match=r"^compact: windows of \[26, 26, 26\] neurons need a memory of 80 values, not 10$"
     ):
         zoo.build("compact(memory=10)")
-    with pytest.raises(ValueError, match=r"^compact: widths is \(4, 2.5\), expected a tuple of whole numbers$"):
+    with pytest.raises(ValueError, match=r"^compact: widths: expected a tuple of whole numbers, got \(4, 2.5\)$"):
         zoo.build("compact(widths=(4, 2.5))")
     with pytest.raises(ValueError, match=r"^compact: widths \[4\] need two layers and a neuron in each$"):
         zoo.build("compact(widths=[4])")
-    with pytest.raises(ValueError, match=r"^compact: memory is 2, expected 3 or more$"):
+    with pytest.raises(ValueError, match=r"^compact: memory: expected 3 or more, got 2$"):
         zoo.build("compact(memory=2)")

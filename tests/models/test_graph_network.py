@@ -64,10 +64,10 @@ def test_two_layers_of_one_graph_share_it() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("kind='mlp'", "kind is 'mlp', expected gcn, sage, gin, gat"),
-        ("graph='tree'", "graph is 'tree', expected power_law, geometric, grid, road"),
-        ("degree=-1.0", "degree is -1.0, expected 0 or more"),
-        ("widths=(3,)", "widths is (3,), expected two or more, each 1 or more"),
+        ("kind='mlp'", "kind: expected gcn, sage, gin, gat, got 'mlp'"),
+        ("graph='tree'", "graph: expected power_law, geometric, grid, road, got 'tree'"),
+        ("degree=-1.0", "degree: expected 0 or more, got -1.0"),
+        ("widths=(3,)", "widths: expected two or more, each 1 or more, got (3,)"),
     ],
 )
 def test_other_parameters_are_refused(spec: str, message: str) -> None:

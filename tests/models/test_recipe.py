@@ -29,28 +29,28 @@ def test_parameters_are_literals_and_lists_become_tuples() -> None:
     ],
 )
 def test_anything_but_a_name_with_literal_parameters_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a model spec, expected name or name\(parameter=value, \.\.\.\)"):
+    with pytest.raises(ValueError, match=r"expected a model as name or name\(parameter=value, \.\.\.\)"):
         parse_spec(text)
 
 
 REFUSALS = {
-    "nothing": "no model 'nothing' in the zoo, expected one of bert_ffn, ",
-    "ffnn(dept=4)": "ffnn has no parameter 'dept', expected depth=4, width=500, density=0.1, skip=False",
-    "digits(width=4)": "digits has no parameter 'width', expected none",
-    "ffnn(depth=4.5)": "ffnn: depth is 4.5, expected a whole number",
-    "ffnn(depth=True)": "ffnn: depth is True, expected a whole number",
-    "ffnn(skip=1)": "ffnn: skip is 1, expected True or False",
-    "ffnn(density='a')": "ffnn: density is 'a', expected a number",
-    "ffnn(depth=0)": "ffnn: depth is 0, expected 1 or more",
-    "masked_mlp(density=0)": "masked_mlp: density is 0, expected above 0, at most 1",
-    "bert_layer(density=1.5)": "bert_layer: density is 1.5, expected above 0, at most 1",
-    "radixnet(neurons=1000)": "radixnet: neurons is 1000, expected 1024, 4096, 16384, 65536",
-    "ffnn(depth=[4])": "ffnn: depth is (4,), expected a whole number",
-    "structured(pattern='3:5')": "structured: pattern is '3:5', expected 2:4, 1:4, nmg, vnm, ",
-    "structured(width=20)": "structured: width is 20, expected multiples of 16",
-    "structured(density=0.5)": "structured: density is 0.5, expected None, as pattern 2:4 has its own",
-    "structured(density=[1])": "structured: density is (1,), expected a number or None",
-    "minilm(sparsity=1.0)": "minilm: sparsity is 1.0, expected 0 or more, below 1",
+    "nothing": "model of the zoo: expected one of bert_ffn, ",
+    "ffnn(dept=4)": "ffnn: expected depth=4, width=500, density=0.1, skip=False, got parameter 'dept'",
+    "digits(width=4)": "digits: expected no parameter, got parameter 'width'",
+    "ffnn(depth=4.5)": "ffnn: depth: expected a whole number, got 4.5",
+    "ffnn(depth=True)": "ffnn: depth: expected a whole number, got True",
+    "ffnn(skip=1)": "ffnn: skip: expected True or False, got 1",
+    "ffnn(density='a')": "ffnn: density: expected a number, got 'a'",
+    "ffnn(depth=0)": "ffnn: depth: expected 1 or more, got 0",
+    "masked_mlp(density=0)": "masked_mlp: density: expected above 0, at most 1, got 0",
+    "bert_layer(density=1.5)": "bert_layer: density: expected above 0, at most 1, got 1.5",
+    "radixnet(neurons=1000)": "radixnet: neurons: expected 1024, 4096, 16384, 65536, got 1000",
+    "ffnn(depth=[4])": "ffnn: depth: expected a whole number, got (4,)",
+    "structured(pattern='3:5')": "structured: pattern: expected 2:4, 1:4, nmg, vnm, ",
+    "structured(width=20)": "structured: width: expected multiples of 16, got 20",
+    "structured(density=0.5)": "structured: density: expected None, as pattern 2:4 has its own, got 0.5",
+    "structured(density=[1])": "structured: density: expected a number or None, got (1,)",
+    "minilm(sparsity=1.0)": "minilm: sparsity: expected 0 or more, below 1, got 1.0",
 }
 
 

@@ -113,9 +113,9 @@ def test_variants_of_an_operator_are_told_apart_by_their_digest(tmp_path: Path) 
     ("attributes", "message"),
     [
         ({"digest": "0" * 64}, f"the library has no code for the network with digest {'0' * 64}; model and library"),
-        ({"digest": "0" * 63}, "SparseNetwork_0: digest has 63 digits, expected 64"),
-        ({"format": 7}, "SparseNetwork_0: the node has format 7, expected 1"),
-        ({"activations": 1}, "SparseNetwork_0: the node has 1 activations, expected 2"),
+        ({"digest": "0" * 63}, "SparseNetwork_0: expected a digest of 64 digits, got 63"),
+        ({"format": 7}, "SparseNetwork_0: expected format 1, got 7"),
+        ({"activations": 1}, "SparseNetwork_0: expected 2 activations, got 1"),
     ],
 )
 def test_a_node_of_another_model_is_refused(library: Path, attributes: dict[str, object], message: str) -> None:
@@ -133,7 +133,7 @@ def test_a_node_with_too_few_outputs_is_refused(library: Path) -> None:
     del proto.graph.node[0].output[1]
     del proto.graph.output[1]
     del proto.functions[:]
-    with pytest.raises(Exception, match="SparseNetwork_0: the node has 1 outputs, expected 2"):
+    with pytest.raises(Exception, match="SparseNetwork_0: expected 2 outputs, got 1"):
         session(proto, library)
 
 
@@ -237,18 +237,18 @@ def test_equal_weights_lie_in_the_file_once() -> None:
 
 
 def test_a_library_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^no sparse network, expected one at least$"):
+    with pytest.raises(ValueError, match=r"^expected one sparse network or more, got none$"):
         build_library({})
 
 
 def test_a_digest_of_another_length_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^digest 'abc' has 3 digits, expected 64$"):
+    with pytest.raises(ValueError, match=r"^expected a digest of 64 digits, got 'abc'$"):
         build_library({OPERATOR: [("abc", {})]})
 
 
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(
-        ValueError, match=r"^level is 'sse9', expected one of generic, avx2, avxvnni, avx512, avx512vnni, zen4$"
+        ValueError, match=r"^level: expected one of generic, avx2, avxvnni, avx512, avx512vnni, zen4, got 'sse9'$"
     ):
         level_target("sse9")
 

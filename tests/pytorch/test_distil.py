@@ -130,10 +130,10 @@ def no_number(*_: object) -> Tensor:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({}, "length is missing, expected steps or seconds"),
-    ({"steps": 0}, "steps is 0, expected more than 0"),
-    ({"steps": 5, "losses": []}, "losses are none, expected one or more"),
-    ({"steps": 5, "losses": ["odd"]}, "unknown loss 'odd', expected one of embedding"),
+    ({}, "length: expected steps or seconds, got neither"),
+    ({"steps": 0}, "steps: expected more than 0, got 0"),
+    ({"steps": 5, "losses": []}, "losses: expected one or more, got none"),
+    ({"steps": 5, "losses": ["odd"]}, "loss: expected one of embedding.*, got 'odd'"),
     ({"steps": 5, "losses": [no_number]}, "loss is nan at step"),
 ]
 

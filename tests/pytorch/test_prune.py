@@ -174,7 +174,9 @@ def test_a_layer_that_no_batch_reaches_stays_dense() -> None:
     report = pytorch.prune(module, [torch.randn(64, 80)], sparsity=0.5, forward=lambda one, x: one["read"](x))
     assert [one.name for one in report.layers] == ["read"]
     assert not (module["beside"].weight == 0).any()
-    with pytest.raises(ValueError, match="no batch reaches a layer to prune"):
+    with pytest.raises(
+        ValueError, match="expected data that the module is called with, got no batch that reaches a layer to prune"
+    ):
         pytorch.prune(module, [torch.randn(64, 80)], sparsity=0.5, forward=lambda one, x: x)
 
 
@@ -208,18 +210,21 @@ def is_odd(name: str, _: object) -> bool:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({}, "goal is missing, expected sparsity or speedup"),
-    ({"sparsity": 1.0}, "sparsity is 1.0, expected more than 0 and up to 0.99"),
-    ({"sparsity": 0.5, "structure": "1:4"}, "sparsity is 0.5, expected 0.75, that of the structure"),
-    ({"sparsity": 0.5, "structure": "odd"}, "unknown structure 'odd', expected one of free, equal"),
+    ({}, "goal: expected sparsity or speedup, got neither"),
+    ({"sparsity": 1.0}, "sparsity: expected more than 0 and up to 0.99, got 1.0"),
+    ({"sparsity": 0.5, "structure": "1:4"}, "sparsity: expected 0.75, that of the structure, got 0.5"),
+    ({"sparsity": 0.5, "structure": "odd"}, "structure: expected one of free, equal, .*, got 'odd'"),
     ({"sparsity": 0.5, "structure": "4:2"}, "structure '4:2': expected one such as 2:4"),
-    ({"sparsity": 0.5, "method": "odd"}, "unknown method 'odd', expected one of magnitude"),
-    ({"sparsity": 0.5, "method": "admm"}, "method 'admm', speedup and rows look at inputs of layers, expected data"),
-    ({"sparsity": 0.5, "layers": "odd"}, "no layer 'odd' to prune, expected one of layers.0.up"),
-    ({"sparsity": {"odd": 0.5}}, "no layer 'odd' to prune, expected one of layers.0.up"),
-    ({"sparsity": 0.5, "schedule": 0}, "schedule is 0, expected 1 step or more"),
-    ({"sparsity": 0.5, "schedule": [0.4, 0.3]}, r"schedule is \[0.4, 0.3\], expected sparsities that rise to 0.5"),
-    ({"sparsity": 0.5, "layers": is_odd}, "no layer to prune, expected nn.Linear"),
+    ({"sparsity": 0.5, "method": "odd"}, "method: expected one of magnitude, .*, got 'odd'"),
+    (
+        {"sparsity": 0.5, "method": "admm"},
+        "expected data for method 'admm', speedup or rows, which look at inputs of layers, got none",
+    ),
+    ({"sparsity": 0.5, "layers": "odd"}, "layer to prune: expected one of layers.0.up.*, got 'odd'"),
+    ({"sparsity": {"odd": 0.5}}, "layer to prune: expected one of layers.0.up.*, got 'odd'"),
+    ({"sparsity": 0.5, "schedule": 0}, "schedule: expected 1 step or more, got 0"),
+    ({"sparsity": 0.5, "schedule": [0.4, 0.3]}, r"schedule: expected sparsities that rise to 0.5, got \[0.4, 0.3\]"),
+    ({"sparsity": 0.5, "layers": is_odd}, "expected nn.Linear or nn.Conv .*, got no layer to prune"),
 ]
 
 
@@ -234,7 +239,7 @@ def test_blocks_of_a_transformer_are_dropped() -> None:
     kept = [module.layers[0], module.layers[3]]
     assert pytorch.drop_layers(module, [0, 3]) is module
     assert list(module.layers) == kept
-    with pytest.raises(ValueError, match=r"layers to keep are \[2\], expected ascending numbers from 0 to 1"):
+    with pytest.raises(ValueError, match=r"layers to keep: expected ascending numbers from 0 to 1, got \[2\]"):
         pytorch.drop_layers(module, [2])
     with pytest.raises(ValueError, match="expected a transformer"):
         pytorch.drop_layers(images(), [0])

@@ -43,11 +43,11 @@ def test_a_shallow_module_loses_blocks_before_it_becomes_very_sparse() -> None:
 
 
 def test_what_is_out_of_reach_is_refused() -> None:
-    with pytest.raises(ValueError, match="layers would have to take"):
+    with pytest.raises(ValueError, match=r"expected .* ms or more, .*, got"):
         pytorch.prune(Encoder(width=96), token_batches(), speedup=500.0, method="magnitude")
-    with pytest.raises(ValueError, match=r"speedup is 0\.5, expected more than 1"):
+    with pytest.raises(ValueError, match=r"speedup: expected more than 1 and up to 1000, got 0\.5"):
         pytorch.prune(Encoder(), token_batches(), speedup=0.5)
-    with pytest.raises(ValueError, match="goal is speedup, expected no sparsity"):
+    with pytest.raises(ValueError, match="speedup: expected no sparsity and a structure of any density"):
         pytorch.prune(Encoder(), token_batches(), speedup=2.0, structure="2:4")
 
 

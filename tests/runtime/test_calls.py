@@ -57,7 +57,9 @@ def test_a_call_may_ask_for_fewer_threads() -> None:
 
 @pytest.mark.parametrize("threads", [0, 3])
 def test_a_call_may_not_ask_for_more_threads_than_the_network_has(threads: int) -> None:
-    with pytest.raises(ValueError, match=f"threads is {threads}, expected 1 to 2, for which the network was compiled"):
+    with pytest.raises(
+        ValueError, match=f"threads: expected 1 to 2, for which the network was compiled, got {threads}"
+    ):
         a_network(2)(rows(1), threads=threads)
 
 
@@ -133,16 +135,16 @@ SHARED = np.zeros(1000, dtype=np.float32)
     ("feeds", "outputs", "message"),
     [
         ({}, {}, "input 'x0' is missing"),
-        ({"x0": rows(3), "y": rows(3)}, {}, "unknown input 'y', expected x0"),
-        ({"x0": np.zeros((3, 40))}, {}, "input 'x0' has dtype float64, expected float32"),
-        ({"x0": rows(6)[::2]}, {}, r"input 'x0' has strides \(320, 4\), expected a contiguous array"),
-        ({"x0": rows(3)}, {"y": READ_ONLY}, "unknown output 'y', expected 0"),
-        ({"x0": rows(4)}, {"0": READ_ONLY}, r"output '0' has shape \(3, 96\), expected \(4, 96\)"),
-        ({"x0": rows(3)}, {"0": READ_ONLY}, "output '0' is read-only, expected an array to write to"),
+        ({"x0": rows(3), "y": rows(3)}, {}, "input: expected one of x0, got 'y'"),
+        ({"x0": np.zeros((3, 40))}, {}, "input 'x0': expected dtype float32, got float64"),
+        ({"x0": rows(6)[::2]}, {}, r"input 'x0': expected a contiguous array, got strides \(320, 4\)"),
+        ({"x0": rows(3)}, {"y": READ_ONLY}, "output: expected one of 0, got 'y'"),
+        ({"x0": rows(4)}, {"0": READ_ONLY}, r"output '0': expected shape \(4, 96\), got \(3, 96\)"),
+        ({"x0": rows(3)}, {"0": READ_ONLY}, "output '0': expected an array to write to, got a read-only one"),
         (
             {"x0": SHARED[:120].reshape(3, 40)},
             {"0": SHARED[119:407].reshape(3, 96)},
-            "output '0' shares memory with input 'x0', expected memory of its own",
+            "output '0': expected memory of its own, got memory shared with input 'x0'",
         ),
     ],
 )
@@ -203,7 +205,7 @@ def test_shapes_come_and_go_in_many_threads_at_once() -> None:
 
 @pytest.mark.parametrize("threads", [1.5, np.float32(1)])
 def test_a_number_of_threads_is_whole(threads: int) -> None:
-    with pytest.raises(ValueError, match=r"threads is .*1\.\d.*, expected a whole number"):
+    with pytest.raises(ValueError, match=r"threads: expected a whole number, got .*1\.\d.*"):
         a_network(2).run(None, {"x0": rows(3)}, threads=threads)
-    with pytest.raises(ValueError, match=r"threads is .*1\.\d.*, expected a whole number"):
+    with pytest.raises(ValueError, match=r"threads: expected a whole number, got .*1\.\d.*"):
         Options(threads=threads)

@@ -50,10 +50,10 @@ def test_an_input_that_is_not_contiguous_is_read_correctly() -> None:
     "feeds, message",
     [
         ({}, "input 'x0' is missing"),
-        ({"y": np.ones((1, 5), np.float32)}, "unknown input 'y', expected x0"),
-        ({"x0": np.ones((1, 5))}, "input 'x0' has dtype float64, expected float32"),
-        ({"x0": np.ones((1, 6), np.float32)}, "input 'x0' has size 6 along axis 1, expected 5"),
-        ({"x0": np.ones((5,), np.float32)}, r"input 'x0' has shape \(5,\), expected \[d0, 5\]"),
+        ({"y": np.ones((1, 5), np.float32)}, "input: expected one of x0, got 'y'"),
+        ({"x0": np.ones((1, 5))}, "input 'x0': expected dtype float32, got float64"),
+        ({"x0": np.ones((1, 6), np.float32)}, "input 'x0': expected size 5 along axis 1, got 6"),
+        ({"x0": np.ones((5,), np.float32)}, r"input 'x0': expected shape \[d0, 5\], got \(5,\)"),
     ],
 )
 def test_wrong_inputs_are_refused_in_one_line(feeds: dict[str, np.ndarray], message: str) -> None:
@@ -62,7 +62,7 @@ def test_wrong_inputs_are_refused_in_one_line(feeds: dict[str, np.ndarray], mess
 
 
 def test_an_unknown_output_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown output 'y', expected 0"):
+    with pytest.raises(ValueError, match="output: expected one of 0, got 'y'"):
         a_network().run(["y"], {"x0": np.ones((1, 5), np.float32)})
 
 
@@ -71,7 +71,7 @@ def test_a_network_says_in_a_line_what_it_is() -> None:
 
 
 def test_no_threads_are_refused() -> None:
-    with pytest.raises(ValueError, match="threads is 0, expected 1 or more"):
+    with pytest.raises(ValueError, match="threads: expected 1 or more, got 0"):
         a_network(threads=0)
 
 

@@ -35,5 +35,5 @@ def test_values_that_are_far_off_are_counted(model: Path, monkeypatch: pytest.Mo
 
 
 def test_a_way_that_does_not_exist_is_refused(model: Path) -> None:
-    with pytest.raises(ValueError, match=r"^unknown way 'jit', expected one of compile, session, provider$"):
+    with pytest.raises(ValueError, match=r"^way: expected one of compile, session, provider, got 'jit'$"):
         redpebble.check(model, way="jit")

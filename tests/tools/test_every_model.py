@@ -84,17 +84,17 @@ def test_each_way_is_checked_that_is_named(run: Run, model: Path, tmp_path: Path
     code, shown, _ = run("check", model, *ways)
     assert (code, "y, session" in shown, "y, provider" in shown) == (0, True, True)
     assert run("check", model, "--way", "compile")[0] == 2
-    assert "unknown way 'gpu', expected one of compile, session, provider" in run("check", model, "--way", "gpu")[2]
+    assert "way: expected one of compile, session, provider, got 'gpu'" in run("check", model, "--way", "gpu")[2]
 
 
 @pytest.mark.parametrize(
     "words, message",
     [
-        (("--dim", "length=5"), "size given for dimension 'length', expected one of n, past"),
-        (("--dim", "past"), "cannot read size 'past', expected NAME=N such as past=5"),
-        (("--inputs", "other.npz"), "other.npz holds z, expected an .npz with x"),
+        (("--dim", "length=5"), "expected a size for n, past, got one for 'length'"),
+        (("--dim", "past"), "size: expected NAME=N such as past=5, got 'past'"),
+        (("--inputs", "other.npz"), "other.npz: expected an .npz with x, got z"),
         (("--inputs", "broken.npz"), "broken.npz holds no arrays: "),
-        (("--inputs", "wrong.npz"), "input 'x' of the data has shape (2, 2, 63), expected (any, any, 64)"),
+        (("--inputs", "wrong.npz"), "input 'x' of the data: expected shape (any, any, 64), got (2, 2, 63)"),
     ],
 )
 def test_inputs_that_do_not_fit_are_refused_in_one_line(

@@ -140,14 +140,14 @@ def test_a_terminal_gets_no_large_constants(
             ["-p", "pebble-simplfy", "x.mlir"],
             "error: unknown pass 'pebble-simplfy', near it are pebble-simplify, ",
         ),
-        (["-p", "pebble-compile{threads=0}", "x.mlir"], "error: threads is 0, expected 1 or more"),
+        (["-p", "pebble-compile{threads=0}", "x.mlir"], "error: threads: expected 1 or more, got 0"),
         (
             ["-p", "canonicalize", "--print-after", "x", "x.mlir"],
-            "error: unknown pass 'x', expected one of ",
+            "error: pass: expected one of ",
         ),
         (
             ["--stop-after", "x", "x.mlir"],
-            "error: unknown stage 'x', expected one of simplify, arrange, choose, flatten, ",
+            "error: stage: expected one of simplify, arrange, choose, flatten, ",
         ),
         (
             ["-p", "canonicalize{x=1}", "x.mlir"],
@@ -215,7 +215,7 @@ def test_constants_are_left_out_on_request_and_the_text_says_so(
     assert any("dense_resource<__elided__> : tensor<2x2xf32>" in line for line in rest)
     main([str(layer), "--elide", "4"])
     assert "__elided__" not in capsys.readouterr().out
-    message = "error: constants of more than -1 elements left out, expected 0 or more"
+    message = "error: expected 0 or more elements of a constant to print, got -1"
     assert refused([str(layer), "--elide", "-1"], capsys) == message
     main([str(layer), "-p", "canonicalize", "--print-after-all", "--elide", "3"])
     assert "__elided__" in capsys.readouterr().err

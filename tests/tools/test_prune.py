@@ -16,13 +16,13 @@ from tests.pruning.dense_networks import branched_network, samples
 from tests.support.command_line import exit_code
 
 WRONG = {
-    "--sparsity 0.5 --loss 0.1": "goal is --sparsity and --loss, expected one of --speedup",
-    "": "goal is missing, expected one of --speedup, --time, --sparsity, --loss",
-    "--sparsity 0.5 --structure odd": "unknown structure 'odd', expected one of free, equal",
-    "--sparsity 0.5 --method odd": "unknown method 'odd', expected one of admm",
-    "--sparsity 0.5 --keep odd": "no layer 'odd' to keep, expected one of left, right, deep, head",
-    "--time 3": "time is '3', expected one such as 3ms, 250us or 0.1s",
-    "--sparsity 0.5 --stages 2": "stages is 2, expected 1, or more together with finetune",
+    "--sparsity 0.5 --loss 0.1": "goal: expected one of --speedup",
+    "": "goal: expected one of --speedup, --time, --sparsity, --loss",
+    "--sparsity 0.5 --structure odd": "structure: expected one of free, equal, ",
+    "--sparsity 0.5 --method odd": "method: expected one of admm, ",
+    "--sparsity 0.5 --keep odd": "layer to keep: expected one of left, right, deep, head",
+    "--time 3": "time: expected one such as 3ms, 250us or 0.1s, got '3'",
+    "--sparsity 0.5 --stages 2": "stages: expected 1, or more together with finetune, got 2",
 }
 
 
@@ -64,13 +64,13 @@ def test_a_model_without_a_layer_to_prune_is_refused(
 
 
 WRONG_DATA: dict[str, tuple[dict[str, NDArray[np.generic]], str]] = {
-    "names": ({"z": samples(80)}, "the data holds z, expected arrays for x"),
-    "more names": ({"x": samples(80), "y": samples(80)}, "the data holds x, y, expected arrays for x"),
-    "shape": ({"x": samples(80)[:, :9]}, "input 'x' of the data has shape (80, 9), expected (any, 96)"),
-    "type": ({"x": samples(80).astype(np.float64)}, "input 'x' of the data is float64, expected float32"),
-    "nan": ({"x": samples(80) * np.float32(np.nan)}, "input 'x' of the data has NaN or infinity"),
-    "few": ({"x": samples(47)}, "layer left has 96 inputs and 47 rows of data, expected 48"),
-    "none": ({"x": samples(0)}, "the data has no samples, expected some hundred"),
+    "names": ({"z": samples(80)}, "expected arrays for x in the data, got z"),
+    "more names": ({"x": samples(80), "y": samples(80)}, "expected arrays for x in the data, got x, y"),
+    "shape": ({"x": samples(80)[:, :9]}, "input 'x' of the data: expected shape (any, 96), got (80, 9)"),
+    "type": ({"x": samples(80).astype(np.float64)}, "input 'x' of the data: expected float32, got float64"),
+    "nan": ({"x": samples(80) * np.float32(np.nan)}, "input 'x' of the data: expected finite values, got NaN"),
+    "few": ({"x": samples(47)}, "layer left of 96 inputs: expected 48 rows of data or more, "),
+    "none": ({"x": samples(0)}, "expected some hundred samples in the data, got none"),
 }
 
 

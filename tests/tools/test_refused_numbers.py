@@ -22,13 +22,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "words, message",
     [
-        (("check", "--runs", "0"), "0 runs compare nothing, expected 1 or more"),
-        (("check", "--batch", "1,0"), "batches are 1, 0, expected 1 or more each"),
-        (("check", "--rtol", "nan"), "rtol is nan, expected 0 or more: nothing would differ"),
-        (("bench", "--batch", "0"), "batches are 0, expected 1 or more each"),
-        (("bench", "--threads", "0"), "threads are 0, expected 1 or more each"),
-        (("bench", "--seconds", "-1"), "-1.0 seconds to measure, expected 0 or more"),
-        (("bench", "--seconds", "nan"), "nan seconds to measure, expected 0 or more"),
+        (("check", "--runs", "0"), "runs to compare: expected 1 or more, got 0"),
+        (("check", "--batch", "1,0"), "batches: expected 1 or more each, got 1, 0"),
+        (("check", "--rtol", "nan"), "rtol: expected 0 or more, as nothing would differ, got nan"),
+        (("bench", "--batch", "0"), "batches: expected 1 or more each, got 0"),
+        (("bench", "--threads", "0"), "threads: expected 1 or more each, got 0"),
+        (("bench", "--seconds", "-1"), "expected 0 seconds or more to measure, got -1.0"),
+        (("bench", "--seconds", "nan"), "expected 0 seconds or more to measure, got nan"),
     ],
 )
 def test_they_are_refused_in_one_line(
@@ -45,9 +45,9 @@ def test_they_are_refused_in_one_line(
 
 
 def test_targets_that_do_not_exist_are_refused(model: Path) -> None:
-    with pytest.raises(ValueError, match="target is 'avx9', expected a CpuTarget such as"):
+    with pytest.raises(ValueError, match=r"target: expected a CpuTarget such as .*, got 'avx9'"):
         redpebble.compile(model, target="avx9", cache=False)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ValueError, match="target is 'native', expected 'portable' or 'ort'"):
+    with pytest.raises(ValueError, match="target: expected 'portable' or 'ort', got 'native'"):
         redpebble.optimize(model, target="native")  # pyright: ignore[reportArgumentType]
 
 

@@ -61,13 +61,13 @@ def options(**further: object) -> FinetuneOptions:
 def test_layers_that_are_not_there_are_refused() -> None:
     x = np.zeros((8, 12), np.float32)
     model = zoo.build("ffnn(depth=2,width=12,density=0.3)")
-    with pytest.raises(ValueError, match="momentum of 'x' is to be averaged, expected "):
+    with pytest.raises(ValueError, match=r"momentum to average: expected .*, got 'x'"):
         finetuned(model, Samples({"x": x}, x), options(sync=1, sync_of=("x",)))
-    with pytest.raises(ValueError, match="sync is 0 where sync_of names initializers"):
+    with pytest.raises(ValueError, match="sync: expected 1 or more where sync_of names initializers, got 0"):
         options(sync_of=("w",))
-    with pytest.raises(ValueError, match="sync is 4 where bits is exchanged"):
+    with pytest.raises(ValueError, match="sync: expected 0 where bits is exchanged, as momentum is alike, got 4"):
         options(sync=4, exchange="bits")
-    with pytest.raises(ValueError, match="directions are exchanged in 1 bit, expected 2 or more"):
+    with pytest.raises(ValueError, match="bits: expected 2 or more, or signs, where directions are exchanged, got 1"):
         options(exchange="directions", bits=1)
-    with pytest.raises(ValueError, match="directions are exchanged of adam, expected lion"):
+    with pytest.raises(ValueError, match="optimizer: expected lion where directions are exchanged, got adam"):
         options(exchange="directions", optimizer="adam")

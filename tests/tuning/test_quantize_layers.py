@@ -50,9 +50,11 @@ def test_samples_go_with_int8(tmp_path: Path) -> None:
     words = ["optimize", str(path), str(tmp_path / "out.onnx"), "--precision", "int8"]
     with pytest.raises(ValueError, match="int8 needs samples: --precision int8 --data"):
         CliRunner().invoke(app, words, catch_exceptions=False)
-    with pytest.raises(ValueError, match=r"^the data holds z, expected arrays for x$"):
+    with pytest.raises(ValueError, match=r"^expected arrays for x in the data, got z$"):
         CliRunner().invoke(app, [*words, "--data", str(samples)], catch_exceptions=False)
-    with pytest.raises(ValueError, match=r"^float32 needs no samples, expected --precision int8 or bf16 with --data$"):
+    with pytest.raises(
+        ValueError, match=r"^expected --precision int8 or bf16 with --data, got float32, which needs no samples$"
+    ):
         CliRunner().invoke(app, [*words[:3], "--data", str(samples)], catch_exceptions=False)
     assert not (tmp_path / "out.onnx").exists()
 
@@ -61,10 +63,10 @@ def test_samples_go_with_int8(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("x", "message"),
     [
-        (np.zeros((3, 9), np.float32), r"input 'x' of the data has shape \(3, 9\), expected \(any, 8\)"),
-        (np.zeros((0, 8), np.float32), "the data has no samples, expected some hundred"),
-        (np.full((3, 8), np.nan, np.float32), "input 'x' of the data has NaN, expected finite numbers"),
-        (np.full((3, 8), np.inf, np.float32), "input 'x' of the data has infinity, expected finite numbers"),
+        (np.zeros((3, 9), np.float32), r"input 'x' of the data: expected shape \(any, 8\), got \(3, 9\)"),
+        (np.zeros((0, 8), np.float32), "expected some hundred samples in the data, got none"),
+        (np.full((3, 8), np.nan, np.float32), "input 'x' of the data: expected finite numbers, got NaN"),
+        (np.full((3, 8), np.inf, np.float32), "input 'x' of the data: expected finite numbers, got infinity"),
     ],
 )
 def test_samples_that_show_nothing_are_refused(precision: Precision, x: Floats, message: str) -> None:

@@ -107,16 +107,16 @@ def test_the_same_seed_gives_the_same_feeds() -> None:
 def test_what_cannot_be_fed_is_refused() -> None:
     rng = np.random.default_rng(0)
     typeless: dict[str, Any] = {"x": (1,)}
-    with pytest.raises(ValueError, match=r"^batch is -1, expected 0 or more$"):
+    with pytest.raises(ValueError, match=r"^batch: expected 0 or more, got -1$"):
         inputs_for(identity(ir.DataType.FLOAT, [1]), -1, rng)
-    with pytest.raises(ValueError, match=r"^input 'x' has no known rank, expected a shape for it$"):
+    with pytest.raises(ValueError, match=r"^input 'x': expected a shape for it, as its rank is unknown, got none$"):
         inputs_for(identity(ir.DataType.FLOAT, None), 1, rng)
-    with pytest.raises(ValueError, match=r"^shape given for 'z', expected one of x$"):
+    with pytest.raises(ValueError, match=r"^expected a shape for x, got one for 'z'$"):
         inputs_for(identity(ir.DataType.FLOAT, [1]), 1, rng, {"z": (1,)})
     sequence = identity(ir.DataType.FLOAT, [1])
     sequence.graph.inputs[0].type = ir.SequenceType(ir.TensorType(ir.DataType.FLOAT))
-    with pytest.raises(ValueError, match=r"^input 'x' is Sequence\(.*, expected a tensor$"):
+    with pytest.raises(ValueError, match=r"^input 'x': expected a tensor, got Sequence\(.*$"):
         inputs_for(sequence, 1, rng, typeless)
     sequence.graph.inputs[0].type = None
-    with pytest.raises(ValueError, match=r"^input 'x' is of unknown type, expected a tensor$"):
+    with pytest.raises(ValueError, match=r"^input 'x': expected a tensor, got an unknown type$"):
         inputs_for(sequence, 1, rng, typeless)

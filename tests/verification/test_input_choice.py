@@ -78,6 +78,6 @@ def test_sizes_that_nobody_gave_are_told() -> None:
 @pytest.mark.parametrize("shape", [(3, 5), (4,), (3, 4, 1)])
 def test_arrays_of_other_sizes_than_an_input_are_refused(shape: tuple[int, ...], tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.zeros(shape, np.float32))
-    message = f"^input 'x' of the data has shape {re.escape(str(shape))}, expected \\(any, 4\\)$"
+    message = f"^input 'x' of the data: expected shape \\(any, 4\\), got {re.escape(str(shape))}$"
     with pytest.raises(ValueError, match=message):
         InputChoice(file=tmp_path / "x.npz").given(model_of("float[n, 4] x"))

@@ -32,7 +32,7 @@ class BenchPlan:
     def __post_init__(self) -> None:
         for name, values in (("batches", self.batches), ("threads", self.threads)):
             if not values or min(values) < 1:
-                raise ValueError(f"{name} are {', '.join(map(str, values)) or 'none'}, expected 1 or more each")
+                raise ValueError(f"{name}: expected 1 or more each, got {', '.join(map(str, values)) or 'none'}")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def memory_sizes(text: str, batch_tile: int) -> tuple[int, ...]:
         try:
             sizes.add(parse_bytes(word) // (VALUE_BYTES * max(1, batch_tile)))
         except ValueError as error:
-            raise ValueError(f"cannot read memory {word!r}, expected rows such as 20 or bytes such as 48KiB") from error
+            raise ValueError(f"memory: expected rows such as 20 or bytes such as 48KiB, got {word!r}") from error
     return tuple(sorted(sizes))
 
 

@@ -41,7 +41,7 @@ class FlatModel:
     def obstacle(self) -> str:
         """The reason why there is no graph, as words behind the name of the model."""
         if any(name.startswith(f"{DOMAIN}::") for name in self.cuts):
-            return "was optimized before, expected the original"
+            return "was optimized before: expected the original"
         return "has no linear layer of floats with constant weights"
 
 

@@ -27,9 +27,9 @@ class SearchBudget:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seconds < float("inf"):
-            raise ValueError(f"a search of {self.seconds} seconds, expected 0 or more")
+            raise ValueError(f"expected 0 seconds or more to search, got {self.seconds}")
         if self.proposals is not None and self.proposals < 0:
-            raise ValueError(f"a search of {self.proposals} proposals, expected 0 or more")
+            raise ValueError(f"expected 0 proposals or more to search, got {self.proposals}")
 
     @property
     def known_seconds(self) -> float | None:

@@ -135,7 +135,7 @@ def check_plot(path: Path) -> None:
         OSError: there is no such folder.
     """
     if path.suffix not in FORMATS:
-        raise ValueError(f"cannot draw {path}, expected a file that ends in {', '.join(FORMATS)}")
+        raise ValueError(f"expected a drawing that ends in {', '.join(FORMATS)}, got {path}")
     if find_spec("matplotlib") is None:
         raise ValueError("plots need matplotlib: pip install 'redpebble[plot]'")
 

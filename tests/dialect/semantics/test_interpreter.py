@@ -164,12 +164,12 @@ def test_values_of_other_types_pass_through() -> None:
 
 
 def test_a_missing_feed_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^values for x, expected x, z$"):
+    with pytest.raises(ValueError, match=r"^expected values for x, z, got x$"):
         interpret(main_with(["x", "z"]), {"x": X})
 
 
 def test_a_feed_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^x has shape 4x5, expected \?x4$"):
+    with pytest.raises(ValueError, match=r"^x: expected shape \?x4, got 4x5$"):
         interpret(main_with(["x"]), {"x": X.T})
 
 

@@ -93,7 +93,7 @@ def test_parts_take_the_place_of_parts_but_of_nothing_else(tmp_path: Path) -> No
     assert read_plan(tmp_path / "parts")[0].part_count == 2
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("years of work")
-    with pytest.raises(ValueError, match="exists and holds no parts, expected a new folder or one of parts"):
+    with pytest.raises(ValueError, match="expected a new folder or one of parts, got one without"):
         write_parts(module, rows_request(), tmp_path / "other")
     assert (tmp_path / "other" / "thesis.tex").exists()
 
@@ -115,7 +115,7 @@ def test_other_files_are_no_parts(tmp_path: Path) -> None:
             read_part(path)
     write_part(path, Part(0, 1, whole=False, text="", constants=()))
     path.write_bytes(path.read_bytes().replace(f'"format": {PARTS_VERSION}'.encode(), b'"format": 9'))
-    with pytest.raises(PartError, match=f"part has format 9, expected {PARTS_VERSION}"):
+    with pytest.raises(PartError, match=f"part: expected format {PARTS_VERSION}, got 9"):
         read_part(path)
 
 
@@ -171,32 +171,32 @@ def test_files_are_named_for_every_port(tmp_path: Path) -> None:
     names = [port.name for port in plan.inputs]
     files = files_by_name([f"{name}={name}.npy" for name in names], plan.inputs, "input")
     assert files == {name: Path(f"{name}.npy") for name in names}
-    with pytest.raises(PartError, match=r"cannot read --input 'x.npy', expected NAME=FILE with a name of"):
+    with pytest.raises(PartError, match=r"--input: expected NAME=FILE with a name of .*, got 'x.npy'"):
         files_by_name(["x.npy"], plan.inputs, "input")
-    with pytest.raises(PartError, match=f"input '{names[1]}' has no file, expected --input {names[1]}=FILE"):
+    with pytest.raises(PartError, match=f"input '{names[1]}': expected --input {names[1]}=FILE, got none"):
         files_by_name([f"{names[0]}=x.npy"], plan.inputs, "input")
 
 
 def test_inputs_are_floats_of_the_right_shape(tmp_path: Path) -> None:
     plan = write_parts(build_module(build(SPEC)), rows_request(), tmp_path / "parts")
     np.save(tmp_path / "x.npy", np.zeros((3, 20)))
-    with pytest.raises(PartError, match=r"x.npy holds float64, expected float32 in C order"):
+    with pytest.raises(PartError, match=r"x.npy: expected float32 in C order, got float64"):
         open_input(tmp_path / "x.npy")
     np.save(tmp_path / "x.npy", np.zeros((3, 20), dtype=np.float32, order="F"))
-    with pytest.raises(PartError, match=r"x.npy holds float32 in Fortran order, expected float32 in C order"):
+    with pytest.raises(PartError, match=r"x.npy: expected float32 in C order, got float32 in Fortran order"):
         open_input(tmp_path / "x.npy")
     (tmp_path / "x.npy").write_text("no array")
     with pytest.raises(PartError, match=r"x.npy cannot be read as .npy"):
         open_input(tmp_path / "x.npy")
     assert sizes_of(plan.inputs, {"x": np.zeros((3, 20), dtype=np.float32)}) == {"batch": 3}
-    with pytest.raises(PartError, match=r"input 'x' has shape \[3\], expected \[batch, 20\]"):
+    with pytest.raises(PartError, match=r"input 'x': expected shape \[batch, 20\], got \[3\]"):
         sizes_of(plan.inputs, {"x": np.zeros(3, dtype=np.float32)})
 
 
 def test_options_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="threads is 0, expected 1 or more"):
+    with pytest.raises(ValueError, match="threads: expected 1 or more, got 0"):
         RunOptions(threads=0)
-    with pytest.raises(ValueError, match="batch tile is 0, expected 1 or more"):
+    with pytest.raises(ValueError, match="batch tile: expected 1 or more, got 0"):
         RunOptions(batch_tile=0)
 
 
@@ -229,7 +229,7 @@ HOSTILE: dict[str, tuple[Callable[[Part], Part], str]] = {
     "buffer sent": (lambda part: with_step(part, Send, lambda step: replace(step, buffer=-1)), "names buffer -1 of"),
     "rank": (
         lambda part: with_step(part, Send, lambda s: replace(s, routes=(s.routes[0]._replace(rank=7),))),
-        "exchanges with rank 7, expected others below 2",
+        "expected an exchange with another rank below 2, got 7",
     ),
     "operand": (
         lambda part: with_step(part, Call, lambda s: replace(s, operands=(s.operands[0]._replace(buffer=99),))),
@@ -241,11 +241,11 @@ HOSTILE: dict[str, tuple[Callable[[Part], Part], str]] = {
     ),
     "kind": (
         lambda part: replace(part, buffers=(part.buffers[0]._replace(kind="none"),)),
-        "is of kind 'none', expected",
+        "expected a kind of ",
     ),
     "port": (lambda part: replace(part, buffers=(part.buffers[0]._replace(kind="input", port=9),)), "is port 9"),
     "features": (lambda part: replace(part, inputs=(part.inputs[0][::-1],)), "features that do not ascend from 0 on"),
-    "inputs": (lambda part: replace(part, inputs=()), "0 inputs, expected 1"),
+    "inputs": (lambda part: replace(part, inputs=()), "expected 1 inputs, got 0"),
 }
 
 
@@ -277,11 +277,11 @@ CALLS: dict[str, tuple[Callable[[Part], Part], str]] = {
     ),
     "operands": (
         lambda part: with_step(part, Call, lambda s: replace(s, operands=s.operands[:-1])),
-        "has 1 operands, expected 2",
+        "expected 2 operands, got 1",
     ),
     "small buffer": (
         lambda part: replace(part, buffers=tuple(one._replace(features=5) for one in part.buffers)),
-        "which has 5, expected 10",
+        "of 10, got a buffer of 5",
     ),
 }
 
@@ -302,14 +302,16 @@ def test_a_folder_with_anything_but_parts_is_left_alone(tmp_path: Path) -> None:
     write_parts(build_module(build(SPEC)), rows_request(), folder)
     check_target(folder)
     (folder / "thesis.txt").write_text("years of work")
-    with pytest.raises(ValueError, match=r"d holds 'thesis.txt' beside its parts, expected a new folder or one of"):
+    with pytest.raises(
+        ValueError, match=r"d: expected a new folder or one of parts, got 'thesis.txt' beside its parts"
+    ):
         write_parts(build_module(build(SPEC)), rows_request(), folder)
     assert (folder / "thesis.txt").read_text() == "years of work"
     (folder / "thesis.txt").unlink()
     for content in ("{}", "[]", "no json"):
         (folder / "plan.json").write_text(content)
-        with pytest.raises(ValueError, match=r"d exists and holds no parts, expected a new folder or one of parts$"):
+        with pytest.raises(ValueError, match=r"d: expected a new folder or one of parts, got one without$"):
             check_target(folder)
     (tmp_path / "link").symlink_to(folder)
-    with pytest.raises(ValueError, match=r"link is a link, expected a new folder or one of parts$"):
+    with pytest.raises(ValueError, match=r"link: expected a new folder or one of parts, got a link$"):
         check_target(tmp_path / "link")

@@ -105,13 +105,13 @@ def test_a_model_that_mixes_rows_can_only_be_split_by_its_batch() -> None:
 
 
 def test_numbers_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="plan 'columns', expected one of auto, batch, rows, layers"):
+    with pytest.raises(ValueError, match="plan: expected one of auto, batch, rows, layers, nodes, got 'columns'"):
         PlanRequest(2, "columns")
     with pytest.raises(ValueError, match="a memory of 0 bytes a machine, at least 1 is needed"):
         PlanRequest(2, memory=0)
     with pytest.raises(ValueError, match="a batch of 0 samples, at least 1 is needed"):
         PlanRequest(2, batch=0)
-    with pytest.raises(ValueError, match="latency of a machine is -1, expected a positive number"):
+    with pytest.raises(ValueError, match="latency of a machine: expected a positive number, got -1"):
         Machine(latency=-1)
 
 
@@ -124,7 +124,7 @@ def test_bytes_are_read(text: str, count: int) -> None:
 
 def test_bytes_are_written_for_a_person_and_others_refused() -> None:
     assert [bytes_text(count) for count in (9, 2048, 3 << 19, 5 << 30)] == ["9 bytes", "2.0 KiB", "1.5 MiB", "5.0 GiB"]
-    with pytest.raises(ValueError, match="cannot read 'much', expected bytes such as 65536, 512MiB or 4GiB"):
+    with pytest.raises(ValueError, match="expected bytes such as 65536, 512MiB or 4GiB, got 'much'"):
         parse_bytes("much")
 
 
@@ -185,7 +185,7 @@ def test_predictions_are_shown_and_drawn(ffnn: ModuleOp, tmp_path: Path) -> None
     lines = scaling_lines(scaling)
     assert [line.split()[0] for line in lines[2:]] == ["1", "4", "256"]
     assert len(set(lines[2].split()[1:])) == 1  # one machine: all plans are the same
-    with pytest.raises(ValueError, match=r"cannot draw times.txt, expected a file that ends in .png, .svg, .pdf"):
+    with pytest.raises(ValueError, match=r"expected a drawing that ends in .png, .svg, .pdf, got times.txt"):
         save_scaling_plot(scaling, "ffnn", Path("times.txt"))
     with pytest.raises(ValueError, match="no number of parts, at least 1 is needed"):
         predict_scaling(ffnn, [])
@@ -225,7 +225,7 @@ def test_a_step_of_training_sends_as_much_backward_and_multiplies_twice(ffnn: Mo
         assert step[kind].time.wire == pytest.approx(2 * run[kind].time.wire)
         assert step[kind].time.seconds > 1.5 * run[kind].time.seconds
     assert step["batch"].time.seconds > 3 * run["batch"].time.working * 0.9
-    with pytest.raises(ValueError, match="33 bits of a value, expected 1 to 32"):
+    with pytest.raises(ValueError, match="expected 1 to 32 bits of a trained value, got 33"):
         PlanRequest(2, trained_bits=33)
 
 

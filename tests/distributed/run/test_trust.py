@@ -125,7 +125,7 @@ REFUSALS = {
     "missing": "part-0001.pebble, cannot be read: no such file",
     "no json": "plan.json is no plan of parts, or damaged",
     "no plan": "plan.json cannot be read: no such file",
-    "plan of another format": f"plan.json has format 999, expected {PARTS_VERSION}",
+    "plan of another format": f"plan.json: expected format {PARTS_VERSION}, got 999",
     "swapped": "part-0000.pebble, is damaged or of another plan",
 }
 
@@ -147,10 +147,10 @@ def test_what_does_not_fit_is_refused_with_one_line(case: Path, tmp_path: Path) 
     np.save(wide, np.zeros((7, 21), dtype=np.float32))
     write_case(three, build(MODEL), Case("rows", 3, batches=()))
     attempts = (
-        (three / "parts", x, y, 10, "holds 3 parts, and there are 2 ranks: expected as many"),
-        (case / "parts", wide, y, 10, "input 'x' has size 21 along axis 1, expected 20"),
+        (three / "parts", x, y, 10, "holds 3 parts: expected as many ranks, got 2"),
+        (case / "parts", wide, y, 10, "input 'x': expected size 20 along axis 1, got 21"),
         (case / "parts", x, tmp_path / "nowhere" / "y.npy", 10, "cannot write"),
-        (case / "parts", x, y, 0.5, "patience is 0.5 s, expected 1.0 or more"),
+        (case / "parts", x, y, 0.5, "patience: expected 1.0 s or more, got 0.5"),
     )
     words = [",".join(map(str, attempt[:-1])) for attempt in attempts]
     done = mpiexec(2, sys.executable, REFUSED, "files", *words)
@@ -171,9 +171,9 @@ def test_an_error_of_one_rank_alone_ends_all(case: Path, tmp_path: Path) -> None
 
 
 MISFIT_MESSAGES = (
-    "2 slices of inputs on rank 0, expected 1",
-    "slice of input 'x' on rank 1 has dtype float64, expected float32",
-    "slice of input 'x' on rank 0 has shape [3, 12], expected 11 columns",
+    "expected 1 slices of inputs on rank 0, got 2",
+    "slice of input 'x' on rank 1: expected dtype float32, got float64",
+    "slice of input 'x' on rank 0: expected 11 columns, got shape [3, 12]",
     "ranks disagree on the number of samples: [3] on rank 0, [4] on rank 1",
 )
 

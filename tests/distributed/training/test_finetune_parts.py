@@ -136,8 +136,8 @@ def test_the_command_line_trains_parts_and_refuses_what_it_cannot(tmp_path: Path
     assert report["bytes_sent"]["forward"] == report["bytes_sent"]["backward"] > 0
     assert report["best"] == 2
     for ranks, parts, further, message in (
-        (3, case / "parts", (), "3 ranks for 2 parts, expected a multiple"),
-        (2, tmp_path / "batch" / "parts", (), "holds parts of the plan batch, expected rows or layers"),
+        (3, case / "parts", (), "expected a multiple of 2 ranks, one for each part, got 3"),
+        (2, tmp_path / "batch" / "parts", (), "expected parts of the plan rows or layers, got those of batch"),
         (2, case / "parts", ("--teacher", "t.onnx"), "one of --labels and"),
     ):
         done = mpiexec(ranks, REDPEBBLE, "finetune", parts, case / "other", *words, *further)

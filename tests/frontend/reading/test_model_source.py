@@ -287,7 +287,7 @@ def test_missing_external_data_is_refused(tmp_path: Path) -> None:
 def test_external_data_that_is_cut_short_is_refused(tmp_path: Path) -> None:
     path = with_external_data(tmp_path)
     os.truncate(tmp_path / "m.data", 100)
-    with pytest.raises(InvalidModelError, match=r"^tensor w: file 'm.data' has 100 bytes, expected 8192$"):
+    with pytest.raises(InvalidModelError, match=r"^tensor w: expected 8192 bytes in file 'm.data', got 100$"):
         read_model(path)
 
 

@@ -34,5 +34,5 @@ def test_values_of_unknown_lengths_are_joined() -> None:
 
 def test_a_host_that_adds_no_sizes_refuses_sums() -> None:
     program = joined().program
-    with pytest.raises(ValueError, match=r"size \(p \+ s\) is a sum, expected products of the inputs' sizes"):
+    with pytest.raises(ValueError, match=r"expected products of the inputs' sizes, got the sum \(p \+ s\)"):
         network_table(program, symbols_of(program, "n"), IN_ONNXRUNTIME)

@@ -120,5 +120,5 @@ def test_bound_arrays_are_bytes() -> None:
     call = net.bind({"x0": x})
     assert np.array_equal(call.run()[0], layers.expected_codes(x))
     assert net.get_inputs()[0].type == net.get_outputs()[0].type == "tensor(uint8)"
-    with pytest.raises(ValueError, match="'x0' has dtype float32, expected uint8"):
+    with pytest.raises(ValueError, match="'x0': expected dtype uint8, got float32"):
         net.bind({"x0": x.astype(np.float32)})

@@ -51,5 +51,5 @@ def test_samples_of_both_operands_must_be_as_many() -> None:
 
     shapes = [f32_tensor((DYNAMIC, DYNAMIC, 4))] * 2
     network = native(function(shapes, lambda block, given: body(block, tuple(given))), host_target())
-    with pytest.raises(ValueError, match="size d1 is 3 and size d0 is 2, expected the same"):
+    with pytest.raises(ValueError, match="expected equal sizes, got d1 = 3 and d0 = 2"):
         network.run(None, {"x0": np.ones((2, 3, 4), np.float32), "x1": np.ones((2, 3, 4), np.float32)})

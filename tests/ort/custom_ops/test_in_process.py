@@ -135,12 +135,12 @@ def refusal(error: pytest.ExceptionInfo[BaseException]) -> str:
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ({"format": 2}, "SparseNetwork_0: the node has format 2, expected 1"),
+        ({"format": 2}, "SparseNetwork_0: expected format 1, got 2"),
         ({"format": None}, "format"),
         ({"digest": None}, "digest"),
         ({"network": None}, "network"),
-        ({"activations": 1}, "SparseNetwork_0: the node has 1 activations, expected 2"),
-        ({"activations": 6}, "SparseNetwork_0: the node has 6 activations, expected 2"),
+        ({"activations": 1}, "SparseNetwork_0: expected 2 activations, got 1"),
+        ({"activations": 6}, "SparseNetwork_0: expected 2 activations, got 6"),
         ({"activations": 7}, "SparseNetwork_0: the node has 6 inputs, and states 7 activations"),
         (
             {"activations": -(2**62)},
@@ -219,10 +219,10 @@ def test_a_long_message_is_cut(library: Path) -> None:
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        (((3, INPUTS + 1), (3, OUTPUTS)), "input 0 has size 25 along axis 1, expected 24"),
-        (((3, INPUTS), (4, OUTPUTS)), "input 1 has size 4 along axis 0, expected 3"),
-        (((0, INPUTS), (4, OUTPUTS)), "input 1 has size 4 along axis 0, expected 0"),
-        (((3, INPUTS), (0, OUTPUTS)), "input 1 has size 0 along axis 0, expected 3"),
+        (((3, INPUTS + 1), (3, OUTPUTS)), "input 0: expected size 24 along axis 1, got 25"),
+        (((3, INPUTS), (4, OUTPUTS)), "input 1: expected size 3 along axis 0, got 4"),
+        (((0, INPUTS), (4, OUTPUTS)), "input 1: expected size 0 along axis 0, got 4"),
+        (((3, INPUTS), (0, OUTPUTS)), "input 1: expected size 3 along axis 0, got 0"),
     ],
 )
 def test_a_wrong_shape_is_an_error_of_the_call(
@@ -241,7 +241,7 @@ def test_a_wrong_rank_is_an_error_of_the_call(library: Path) -> None:
     proto.graph.input[0].type.tensor_type.ClearField("shape")
     native = session(proto, library)
     for rank in (0, 1, 3, 7):
-        with pytest.raises(Exception, match=f"input 0 has rank {rank}, expected 2$"):
+        with pytest.raises(Exception, match=f"input 0: expected rank 2, got {rank}$"):
             native.run(None, {"x": np.zeros((1,) * rank, dtype=np.float32), "r": feeds(1)["r"]})
 
 
@@ -250,7 +250,7 @@ def test_a_wrong_dtype_is_an_error_of_the_call(library: Path) -> None:
     del proto.functions[:]
     proto.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
     native = session(proto, library)
-    with pytest.raises(Exception, match=r"input 0 has element type 11, expected 1 \(float\)$"):
+    with pytest.raises(Exception, match=r"input 0: expected element type 1 \(float\), got 11$"):
         native.run(None, {"x": np.zeros((1, INPUTS)), "r": feeds(1)["r"]})
 
 

@@ -168,19 +168,19 @@ def test_a_file_cut_off_is_refused_by_the_loader(tmp_path: Path) -> None:
         ([Code(compiled(COUNTER)), TABLE, TABLE], "symbol table is defined twice"),
         ([Code(b"MZ")], "object is no little-endian ELF64 file"),
         ([Code(compiled(CALLER)[:200])], "object is cut off after 200 bytes"),
-        ([Code(library())], "object has ELF type 3, expected 1 (relocatable)"),
-        ([TABLE], "objects are for 0 machines, expected 1"),
+        ([Code(library())], "expected an object of ELF type 1 (relocatable), got 3"),
+        ([TABLE], "expected objects for 1 machine, got 0"),
         (
             [Code(compiled(CALLER)[:18] + struct.pack("<H", 243) + compiled(CALLER)[20:])],
-            "ELF machine 243 is not supported, expected one of 62",
+            "ELF machine: expected one of 62, got 243",
         ),
         (
             [Code(compiled("@t = thread_local global i64 1"))],
-            "section .tdata is of a kind that is not supported, expected code or data",
+            "section .tdata: expected code or data, got another kind",
         ),
         (
             [Code(compiled("@c = common global i64 0"))],
-            "symbol c is common, expected one with a place in a section",
+            "symbol c: expected a place in a section, got a common symbol",
         ),
     ],
 )

@@ -147,5 +147,5 @@ def test_inputs_that_are_always_zero_do_no_harm() -> None:
 def test_a_method_of_ones_own_has_a_name() -> None:
     with METHODS.extended({"none": Method(lambda weight, _, __: weight)}):
         assert method_of("none").refits
-    with pytest.raises(ValueError, match="unknown method 'none', expected one of admm, sparsegpt, obs, wanda"):
+    with pytest.raises(ValueError, match="method: expected one of admm, sparsegpt, obs, wanda, magnitude, got 'none'"):
         method_of("none")

@@ -51,7 +51,7 @@ def test_a_file_behind_a_link_is_not_used(file: Path) -> None:
 def test_a_folder_that_others_may_write_to_is_not_used_which_is_said_once(file: Path) -> None:
     before = sorted(file.parent.iterdir())
     file.parent.chmod(0o777)
-    with pytest.warns(UserWarning, match="the cache is not used: others may write to .*cache, expected `chmod"):
+    with pytest.warns(UserWarning, match="the cache is not used: .*cache: expected only its owner to write to it"):
         assert load(file.parent, "key") is None
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("default")

@@ -76,7 +76,7 @@ def test_a_limit_that_makes_no_sense_is_told_and_the_default_counts(
     monkeypatch.setenv("REDPEBBLE_CACHE_LIMIT", "much")
     with caplog.at_level(logging.WARNING, logger="redpebble"):
         assert size_limit() == LIMIT_BYTES
-    assert "REDPEBBLE_CACHE_LIMIT is 'much', expected a size such as 500MB" in caplog.text
+    assert "REDPEBBLE_CACHE_LIMIT: expected a size such as 500MB, got 'much'" in caplog.text
 
 
 def test_the_folder_is_the_one_that_the_environment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

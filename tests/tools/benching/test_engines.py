@@ -136,7 +136,7 @@ def test_the_command_writes_a_row_for_each_engine(
 
 
 def test_an_engine_that_is_not_known_is_refused(tmp_path: Path) -> None:
-    message = "unknown engine 'tvm', expected one of session, native, provider, onnxruntime, fp32, scipy, mkl, torch"
+    message = "engine: expected one of session, native, provider, onnxruntime, fp32, scipy, mkl, torch, got 'tvm'"
     with pytest.raises(ValueError, match=f"^{message}$"):
         load_engines(["tvm"], tmp_path)
 

@@ -115,7 +115,7 @@ def test_memories_are_rows_or_bytes() -> None:
     assert memory_sizes("50, 20,48KiB,20", 1) == (20, 50, 12288)
     assert memory_sizes("1MiB", 64) == (4096,)
     assert memory_sizes("", 1) == ()
-    with pytest.raises(ValueError, match=r"cannot read memory '2x', expected rows such as 20 or bytes"):
+    with pytest.raises(ValueError, match=r"memory: expected rows such as 20 or bytes .*, got '2x'"):
         memory_sizes("20,2x", 1)
 
 
@@ -132,13 +132,13 @@ OPTIMIZED = FlatModel((), {"ai.redpebble::SparseNetwork_0": 1})
 @pytest.mark.parametrize(
     "build, message",
     [
-        (lambda: SearchBudget(-1.0), "a search of -1.0 seconds, expected 0 or more"),
-        (lambda: SearchBudget(proposals=-1), "a search of -1 proposals, expected 0 or more"),
+        (lambda: SearchBudget(-1.0), "expected 0 seconds or more to search, got -1.0"),
+        (lambda: SearchBudget(proposals=-1), "expected 0 proposals or more to search, got -1"),
         (lambda: SweepRequest((2,), 1, BUDGET), "fast memory holds 2 values, a connection needs 3"),
         (lambda: SweepRequest((3,), 0, BUDGET), "a batch tile of 0 columns, at least 1 is needed"),
         (lambda: sweep("m", FlatModel((), {}), REQUEST, SearchWatch()), "nothing to sweep: m has no linear layer"),
-        (lambda: sweep("m", OPTIMIZED, REQUEST, SearchWatch()), "m was optimized before, expected the original"),
-        (lambda: draw_sweeps([], Path("x.gif")), r"cannot draw x.gif, expected a file that ends in .png, .svg, .pdf"),
+        (lambda: sweep("m", OPTIMIZED, REQUEST, SearchWatch()), "m was optimized before: expected the original"),
+        (lambda: draw_sweeps([], Path("x.gif")), r"expected a drawing that ends in .png, .svg, .pdf, got x.gif"),
     ],
 )
 def test_what_makes_no_sense_is_refused(build: object, message: str) -> None:

@@ -180,7 +180,7 @@ def load_engines(
     """
     for name in names:
         if name not in engines:
-            raise ValueError(f"unknown engine {name!r}, expected one of {', '.join(engines)}")
+            raise ValueError(f"engine: expected one of {', '.join(engines)}, got {name!r}")
     loaded: dict[str, Loaded] = {}
     skipped: list[str] = []
     for name in names:
@@ -243,7 +243,7 @@ def check_layers(path: str | os.PathLike[str]) -> None:
     found = sorted({node.op_type for node in model.graph.node} & ON_CODES)
     if found:
         raise NotCoveredError(
-            f"operator {found[0]} computes with codes, expected layers between DequantizeLinear and QuantizeLinear"
+            f"expected layers between DequantizeLinear and QuantizeLinear, got operator {found[0]} on quantized values"
         )
 
 
