@@ -56,4 +56,4 @@ def check_sizes(inputs: Dims, sizes: Mapping[str, int]) -> None:
         if name not in free:
             raise ValueError(f"expected the size of a free axis ({', '.join(free) or 'there are none'}), got {name!r}")
         if size < 1:
-            raise ValueError(f"size {name} is {size}, expected 1 or more")
+            raise ValueError(f"size {name}: expected 1 or more, got {size}")
