@@ -14,6 +14,7 @@ import onnx
 import onnx_ir
 
 from ..errors import InvalidModelError
+from ..folding.computed_sizes import add_computed_sizes
 from ..folding.inferred_values import LONGEST, inferred
 from ..reading.function_calls import DEEPEST, MOST_NODES, call_tree
 from ..reading.map_types import has_map
@@ -194,7 +195,7 @@ def infer_types(model: onnx_ir.Model, *, trusted: bool = True) -> Mapping[str, I
     if not trusted:
         _forget_statements(skeleton.graph)
     found = _inferred(skeleton)
-    while add_stated_sizes(found.graph):
+    while add_stated_sizes(found.graph) or add_computed_sizes(found):
         found = _inferred(found)
     infos = (*found.graph.value_info, *found.graph.output, *found.graph.input)
     values = [onnx_ir.serde.deserialize_value_info_proto(info, None) for info in infos if not has_map(info.type)]
