@@ -310,7 +310,8 @@ def is_bfloat(precision: Precision | None, has_samples: bool) -> bool:
     if precision not in (None, *get_args(Precision)):
         raise ValueError(f"precision: expected one of {', '.join(get_args(Precision))}, got {precision!r}")
     if precision in ("f32", "int8") and has_samples != (precision == "int8"):
-        raise ValueError(f"precision is {precision!r} {'with' if has_samples else 'without'} samples, which int8 needs")
+        found = "some" if has_samples else "none"
+        raise ValueError(f"precision {precision!r}: expected samples for int8 alone, got {found}")
     return precision == "bf16"
 
 

@@ -154,7 +154,7 @@ def import_model(
 def _check_hope(model: onnx_ir.Model) -> None:
     count = len(model.graph)
     if count > MOST_NODES:
-        raise NothingToGainError(f"the graph has {count} nodes, looked through are those of up to {MOST_NODES}", model)
+        raise NothingToGainError(f"expected a graph of up to {MOST_NODES} nodes, got {count}", model)
     if count <= MOST_WITHOUT_LAYERS:
         return
     # layers of bodies and functions may gain as well
@@ -164,7 +164,7 @@ def _check_hope(model: onnx_ir.Model) -> None:
     held = sum(one.tensor.size for one in held_tensors(model))
     if held < LEAST_VALUES * count:
         raise NothingToGainError(
-            f"the graph's {count} nodes have {held} weights, looked through are graphs with {LEAST_VALUES} a node",
+            f"expected {LEAST_VALUES} weights a node of the graph, got {held} for {count} nodes",
             model,
         )
 

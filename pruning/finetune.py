@@ -55,8 +55,7 @@ def lessons_of(batches: Sequence[Mapping[str, NDArray[Any]]], labels: NDArray[An
     for name, value in batches[0].items():
         if value.ndim != 2 or value.dtype != np.float32:
             raise ValueError(
-                f"input {name!r} is {value.dtype} of shape {value.shape}, finetuned are networks whose inputs are "
-                "float32 (samples, features)"
+                f"input {name!r}: expected float32 (samples, features), got {value.dtype} of shape {value.shape}"
             )
     inputs = {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
     count, outputs = len(next(iter(inputs.values()))), teacher(batches[0]).shape[-1]

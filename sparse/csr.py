@@ -93,7 +93,7 @@ class CsrPattern(NamedTuple, Generic[Index_co]):
             raise ValueError(f"pointers do not ascend from 0 to {len(indices)} entries")
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.column_count:
             wrong = indices.max() if indices.min() >= 0 else indices.min()
-            raise ValueError(f"an entry in column {wrong}, outside 0 .. {self.column_count - 1}")
+            raise ValueError(f"expected columns from 0 to {self.column_count - 1}, got {wrong}")
         is_first = np.zeros(len(indices) + 1, dtype=np.bool_)
         is_first[pointers] = True
         falls = np.flatnonzero((np.diff(indices) <= 0) & ~is_first[1:-1]) + 1

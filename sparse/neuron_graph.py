@@ -128,7 +128,7 @@ def from_layers(weights: Sequence[Matrix]) -> NeuronGraph:
         ValueError: no layer, or a layer whose input width is not the width before it.
     """
     if not weights:
-        raise ValueError("a network needs at least one layer")
+        raise ValueError("expected a network of one layer or more, got none")
     widths: list[int] = [int(weights[0].shape[0]), *(int(weight.shape[1]) for weight in weights)]
     for layer, weight in enumerate(weights):
         if weight.shape[0] != widths[layer]:
@@ -218,10 +218,10 @@ def _grouped(keys: NDArray[np.int64], degrees: NDArray[np.int64]) -> CsrPattern:
 
 def _check_ids(name: str, ids: NDArray[np.int64], neuron_count: int) -> None:
     if ids.dtype != np.int64 or ids.ndim != 1:
-        raise ValueError(f"{name} is {ids.dtype} of rank {ids.ndim}, not int64 of rank 1")
+        raise ValueError(f"{name}: expected int64 of rank 1, got {ids.dtype} of rank {ids.ndim}")
     outside = ids[(ids < 0) | (ids >= neuron_count)]
     if len(outside):
-        raise ValueError(f"{name} names neuron {outside[0]}, outside 0 .. {neuron_count - 1}")
+        raise ValueError(f"{name}: expected neurons from 0 to {neuron_count - 1}, got {outside[0]}")
 
 
 def _check_ends(network: NeuronGraph) -> None:

@@ -175,7 +175,7 @@ def samples_of(precision: Precision, data: Path | None) -> "dict[str, NDArray[An
     from ..verification.feeds import arrays_of
 
     if precision is Precision.INT8 and data is None:
-        raise ValueError("int8 needs samples: --precision int8 --data SAMPLES.npz")
+        raise ValueError("expected samples of --data for --precision int8, got none")
     if precision is Precision.FLOAT32 and data is not None:
         raise ValueError("expected --precision int8 or bf16 with --data, got float32, which needs no samples")
     return None if data is None else arrays_of(data)

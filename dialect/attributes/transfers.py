@@ -83,6 +83,6 @@ class InstanceBoundAttr(
 
 def _verify_memory(memory: int, policy: str) -> None:
     if memory < 3:
-        raise VerifyException(f"memory of {memory} values, a connection needs 3")
+        raise VerifyException(f"expected a memory of 3 values or more, got {memory}")
     if policy not in POLICIES:
         raise VerifyException(f"expected a policy of {', '.join(POLICIES)}, got {policy!r}")

@@ -84,9 +84,9 @@ class PlanRequest:
         if self.kind not in ("auto", *KINDS):
             raise ValueError(f"plan: expected one of auto, {', '.join(KINDS)}, got {self.kind!r}")
         if self.memory is not None and self.memory < 1:
-            raise ValueError(f"a memory of {self.memory} bytes a machine, at least 1 is needed")
+            raise ValueError(f"expected a memory of 1 byte or more a machine, got {self.memory}")
         if self.batch < 1:
-            raise ValueError(f"a batch of {self.batch} samples, at least 1 is needed")
+            raise ValueError(f"expected a batch of 1 sample or more, got {self.batch}")
         if self.trained_bits is not None and not 1 <= self.trained_bits <= F32_BITS:
             raise ValueError(f"expected 1 to {F32_BITS} bits of a trained value, got {self.trained_bits}")
         PartitionRequest(self.part_count, self.imbalance)

@@ -36,7 +36,7 @@ def predict_scaling(module: ModuleOp, requests: Sequence[PlanRequest]) -> Scalin
         ValueError: there is no request.
     """
     if not requests:
-        raise ValueError("no number of parts, at least 1 is needed")
+        raise ValueError("expected one number of parts or more, got none")
     found: dict[int, Mapping[str, Candidate]] = {}
     for request in sorted(requests, key=lambda one: one.part_count):
         found[request.part_count] = {one.kind: one for one in plan(module, request).candidates}

@@ -139,7 +139,7 @@ def test_the_command_needs_no_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("precision", "samples"), [("fp8", False), ("int8", False), ("f32", True)])
 def test_a_precision_that_does_not_fit_is_refused(precision: str, samples: bool) -> None:
     x = {"x": np.zeros((2, 8), np.float32)} if samples else None
-    with pytest.raises(ValueError, match=f"precision: expected .*, got '{precision}'"):
+    with pytest.raises(ValueError, match=f"precision.*{precision}"):
         redpebble.optimize(pruned_network([8, 8], 0.1), precision=precision, samples=x)  # pyright: ignore[reportArgumentType]
 
 

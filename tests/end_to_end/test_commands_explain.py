@@ -216,10 +216,10 @@ def test_the_page_of_a_quantized_model_tells_its_gain_and_no_other(
 
 REFUSED = (
     (("explain", "--report", "x.txt"), "expected a report that ends in .json or .html, got x.txt"),
-    (("explain", "--memory", "2"), "fast memory holds 2 values, a connection needs 3"),
-    (("explain", "--batch-tile", "0"), "a batch tile of 0 columns, at least 1 is needed"),
+    (("explain", "--memory", "2"), "expected a fast memory of 3 values or more, got 2"),
+    (("explain", "--batch-tile", "0"), "expected a batch tile of 1 column or more, got 0"),
     (("explain", "--seconds", "-1"), "expected 0 seconds or more to search, got -1.0"),
-    (("schedule", "--memory", "2", "--save", "x.npz"), "fast memory holds 2 values, a connection needs 3"),
+    (("schedule", "--memory", "2", "--save", "x.npz"), "expected a fast memory of 3 values or more, got 2"),
 )
 
 

@@ -27,7 +27,7 @@ def greedy_target_orders(network: NeuronGraph, open_count: int, exponent: float)
         ValueError: no open target.
     """
     if open_count < 1:
-        raise ValueError(f"{open_count} targets are open, at least 1 is needed")
+        raise ValueError(f"expected 1 open target or more, got {open_count}")
     rolling = _Rolling(network, open_count, exponent)
     rolling.fill()
     while rolling.has_open():

@@ -93,7 +93,9 @@ def test_what_cannot_be_trained_is_refused() -> None:
     }"""
     convolution = onnx.parser.parse_model(image)
     convolution.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((128, 64, 1, 1), np.float32), "w"))
-    with pytest.raises(ValueError, match=r"input 'x' is float32 of shape \(9, 64, 8, 8\), finetuned are networks"):
+    with pytest.raises(
+        ValueError, match=r"input 'x': expected float32 \(samples, features\), got float32 of shape \(9, 64, 8, 8\)"
+    ):
         prune(convolution, {"x": np.ones((9, 64, 8, 8), np.float32)}, sparsity=0.5, finetune=1.0)
     other = onnx.parser.parse_model(TEXT.replace("e = Tanh(d)", "e, i = TopK(d, k)"))
     other.graph.initializer.extend(ir.to_proto(chain()).graph.initializer)

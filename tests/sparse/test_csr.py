@@ -27,8 +27,8 @@ def test_rows_taken_and_transposed_are_those_of_the_mask(rows: int, columns: int
     ("arrays", "message"),
     [
         ((2, [0, 2], [0]), "pointers do not ascend from 0 to 1 entries"),
-        ((2, [0, 1], [2]), "an entry in column 2, outside 0 .. 1"),
-        ((2, [0, 1], [-1]), "an entry in column -1, outside 0 .. 1"),
+        ((2, [0, 1], [2]), "expected columns from 0 to 1, got 2"),
+        ((2, [0, 1], [-1]), "expected columns from 0 to 1, got -1"),
         ((3, [0, 1, 3], [2, 1, 1]), "the columns of row 1 do not ascend"),
     ],
 )

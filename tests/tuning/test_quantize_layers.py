@@ -48,7 +48,7 @@ def test_samples_go_with_int8(tmp_path: Path) -> None:
     path.write_bytes(pruned_network([8, 8], 0.1).SerializeToString())
     np.savez(samples, z=np.zeros((3, 8), dtype=np.float32))
     words = ["optimize", str(path), str(tmp_path / "out.onnx"), "--precision", "int8"]
-    with pytest.raises(ValueError, match="int8 needs samples: --precision int8 --data"):
+    with pytest.raises(ValueError, match="expected samples of --data for --precision int8, got none"):
         CliRunner().invoke(app, words, catch_exceptions=False)
     with pytest.raises(ValueError, match=r"^expected arrays for x in the data, got z$"):
         CliRunner().invoke(app, [*words, "--data", str(samples)], catch_exceptions=False)

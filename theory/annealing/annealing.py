@@ -75,7 +75,7 @@ class AnnealingPlan:
             raise ValueError(f"temperatures fall from {self.hottest} to {self.coldest}, both must be positive")
         if min(self.proposals, self.restarts, self.block) < 1:
             budget = f"{self.proposals} proposals in {self.restarts} restarts by blocks of {self.block}"
-            raise ValueError(f"{budget}, at least 1 of each is needed")
+            raise ValueError(f"expected 1 or more of each, got {budget}")
 
 
 class TracePoint(NamedTuple):

@@ -44,17 +44,17 @@ class Partition:
     def __post_init__(self) -> None:
         """Check the ranges."""
         if self.part_count < 1:
-            raise ValueError(f"{self.part_count} parts, at least 1 is needed")
+            raise ValueError(f"expected 1 part or more, got {self.part_count}")
         if len(self.owners) < 2:
-            raise ValueError(f"owners of {len(self.owners)} levels, a layer has 2")
+            raise ValueError(f"expected owners of 2 levels or more, as a layer has, got {len(self.owners)}")
         for level, owners in enumerate(self.owners):
             if owners.dtype != np.int32 or owners.ndim != 1:
                 raise ValueError(
-                    f"owners of level {level} are {owners.dtype} of rank {owners.ndim}, not int32 of rank 1"
+                    f"owners of level {level}: expected int32 of rank 1, got {owners.dtype} of rank {owners.ndim}"
                 )
             outside = owners[(owners < 0) | (owners >= self.part_count)]
             if len(outside):
-                raise ValueError(f"level {level} has an owner {outside[0]}, outside 0 .. {self.part_count - 1}")
+                raise ValueError(f"level {level}: expected owners from 0 to {self.part_count - 1}, got {outside[0]}")
 
     @property
     def layer_count(self) -> int:

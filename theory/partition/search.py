@@ -68,7 +68,7 @@ class PartitionRequest:
     def __post_init__(self) -> None:
         """Check the ranges."""
         if self.part_count < 1:
-            raise ValueError(f"{self.part_count} parts, at least 1 is needed")
+            raise ValueError(f"expected 1 part or more, got {self.part_count}")
         if self.part_count > MOST_PARTS:
             raise ValueError(f"expected up to {MOST_PARTS} parts, got {self.part_count}")
         if not 0 <= self.imbalance < float("inf"):
@@ -121,7 +121,7 @@ def _named_parts(chain: Chain, parts: Sequence[Owners]) -> list[Owners]:
 
 def _check_chain(patterns: Sequence[LayerPattern]) -> None:
     if not patterns:
-        raise ValueError("a chain needs at least one layer")
+        raise ValueError("expected a chain of one layer or more, got none")
     for pattern in patterns:
         pattern.check()
     for number in range(1, len(patterns)):

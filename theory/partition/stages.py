@@ -16,7 +16,7 @@ def stages(work: Sequence[int], part_count: int) -> list[int]:
         ValueError: there is no part.
     """
     if part_count < 1:
-        raise ValueError(f"{part_count} parts, at least 1 is needed")
+        raise ValueError(f"expected 1 part or more, got {part_count}")
     low, high = max(work, default=0), sum(work)
     while low < high:
         middle = (low + high) // 2

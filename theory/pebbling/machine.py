@@ -29,7 +29,7 @@ class Memory:
     def __post_init__(self) -> None:
         """Check both fields."""
         if self.capacity < 3:
-            raise ValueError(f"fast memory holds {self.capacity} values, a connection needs 3")
+            raise ValueError(f"expected a fast memory of 3 values or more, got {self.capacity}")
         if self.policy not in ("min", "lru"):
             raise ValueError(f"expected policy 'min' or 'lru', got {self.policy!r}")
 

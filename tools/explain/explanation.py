@@ -55,7 +55,7 @@ class ExplainRequest:
 
     def __post_init__(self) -> None:
         if self.batch_tile < 1:
-            raise ValueError(f"a batch tile of {self.batch_tile} columns, at least 1 is needed")
+            raise ValueError(f"expected a batch tile of 1 column or more, got {self.batch_tile}")
         Memory(self.memory)
 
     @property

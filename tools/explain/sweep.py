@@ -33,7 +33,7 @@ class SweepRequest:
         for memory in self.memories:
             Memory(memory)
         if self.batch_tile < 1:
-            raise ValueError(f"a batch tile of {self.batch_tile} columns, at least 1 is needed")
+            raise ValueError(f"expected a batch tile of 1 column or more, got {self.batch_tile}")
 
 
 @dataclass(frozen=True)

@@ -107,9 +107,9 @@ def test_a_model_that_mixes_rows_can_only_be_split_by_its_batch() -> None:
 def test_numbers_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="plan: expected one of auto, batch, rows, layers, nodes, got 'columns'"):
         PlanRequest(2, "columns")
-    with pytest.raises(ValueError, match="a memory of 0 bytes a machine, at least 1 is needed"):
+    with pytest.raises(ValueError, match="expected a memory of 1 byte or more a machine, got 0"):
         PlanRequest(2, memory=0)
-    with pytest.raises(ValueError, match="a batch of 0 samples, at least 1 is needed"):
+    with pytest.raises(ValueError, match="expected a batch of 1 sample or more, got 0"):
         PlanRequest(2, batch=0)
     with pytest.raises(ValueError, match="latency of a machine: expected a positive number, got -1"):
         Machine(latency=-1)
@@ -187,7 +187,7 @@ def test_predictions_are_shown_and_drawn(ffnn: ModuleOp, tmp_path: Path) -> None
     assert len(set(lines[2].split()[1:])) == 1  # one machine: all plans are the same
     with pytest.raises(ValueError, match=r"expected a drawing that ends in .png, .svg, .pdf, got times.txt"):
         save_scaling_plot(scaling, "ffnn", Path("times.txt"))
-    with pytest.raises(ValueError, match="no number of parts, at least 1 is needed"):
+    with pytest.raises(ValueError, match="expected one number of parts or more, got none"):
         predict_scaling(ffnn, [])
 
 

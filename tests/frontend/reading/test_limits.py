@@ -202,7 +202,7 @@ def test_many_nodes_without_a_layer_are_left_as_they_are() -> None:
 
 def test_many_nodes_with_small_layers_are_left_as_they_are() -> None:
     count = MOST_WITHOUT_LAYERS + 1
-    obstacle = f"the graph's {count} nodes have 16 weights, looked through are graphs with {LEAST_VALUES} a node"
+    obstacle = f"expected {LEAST_VALUES} weights a node of the graph, got 16 for {count} nodes"
     assert_is_left(chain("Tanh", count, begin="MatMul(x, w)"), "ort", obstacle)
 
 
@@ -218,7 +218,7 @@ def test_many_nodes_with_a_large_layer_are_looked_through() -> None:
 @pytest.mark.slow
 def test_too_many_nodes_are_left_as_they_are() -> None:
     count = MOST_NODES + 1
-    obstacle = f"the graph has {count} nodes, looked through are those of up to {MOST_NODES}"
+    obstacle = f"expected a graph of up to {MOST_NODES} nodes, got {count}"
     assert_is_left(chain("Tanh", count, begin="MatMul(x, w)"), "ort", obstacle)
 
 

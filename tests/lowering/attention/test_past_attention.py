@@ -130,5 +130,5 @@ def test_threads_change_no_bit() -> None:
 def test_a_mask_for_other_keys_is_refused() -> None:
     case = step(Weighting(0.4), 1, 5, 7)
     case.feeds["x3"] = case.feeds["x3"][..., :-1]
-    with pytest.raises(ValueError, match=r"expected equal sizes, got m = 11 and k \+ p = 12"):
+    with pytest.raises(ValueError, match=r"expected equal sizes or 1 for the former, got m = 11 and k \+ p = 12"):
         network(next(iter(HERE.values())), Weighting(0.4)).run(None, case.feeds)

@@ -78,8 +78,8 @@ def test_a_spent_time_budget_ends_the_search() -> None:
     [
         ((1.0, 0.0, 10), "temperatures fall from 1.0 to 0.0, both must be positive"),
         ((1.0, 2.0, 10), "temperatures fall from 1.0 to 2.0, both must be positive"),
-        ((1.0, 0.5, 0), "0 proposals in 1 restarts by blocks of 256, at least 1 of each is needed"),
-        ((1.0, 0.5, 5, 0), "5 proposals in 0 restarts by blocks of 256, at least 1 of each is needed"),
+        ((1.0, 0.5, 0), "expected 1 or more of each, got 0 proposals in 1 restarts by blocks of 256"),
+        ((1.0, 0.5, 5, 0), "expected 1 or more of each, got 5 proposals in 0 restarts by blocks of 256"),
     ],
 )
 def test_an_impossible_plan_is_refused(fields: tuple[float, float, int], message: str) -> None:

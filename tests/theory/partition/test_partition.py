@@ -116,9 +116,9 @@ def test_a_stage_owns_all_outputs_of_its_layers() -> None:
 @pytest.mark.parametrize(
     ("parts", "owners", "message"),
     [
-        (0, [[0], [0]], "0 parts, at least 1 is needed"),
-        (1, [[0]], "owners of 1 levels, a layer has 2"),
-        (2, [[0], [2]], "level 1 has an owner 2, outside 0 .. 1"),
+        (0, [[0], [0]], "expected 1 part or more, got 0"),
+        (1, [[0]], "expected owners of 2 levels or more, as a layer has, got 1"),
+        (2, [[0], [2]], "level 1: expected owners from 0 to 1, got 2"),
     ],
 )
 def test_a_wrong_partition_is_refused(parts: int, owners: list[list[int]], message: str) -> None:
@@ -128,7 +128,7 @@ def test_a_wrong_partition_is_refused(parts: int, owners: list[list[int]], messa
 
 def test_owners_of_another_dtype_or_length_are_refused() -> None:
     pattern, owners = dense_pattern(2, 3), np.zeros(3, dtype=np.int32)
-    with pytest.raises(ValueError, match="owners of level 0 are int64 of rank 1, not int32 of rank 1"):
+    with pytest.raises(ValueError, match="owners of level 0: expected int32 of rank 1, got int64 of rank 1"):
         Partition(1, (np.zeros(2, dtype=np.int64), owners))  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="owners of 3 inputs for a layer of 2"):
         count_sent(pattern, owners, owners, 1)
@@ -138,5 +138,5 @@ def test_owners_of_another_dtype_or_length_are_refused() -> None:
         traffic([pattern, pattern], Partition(1, (owners[:2], owners)))
     with pytest.raises(ValueError, match="expected one level more than 2 layers, got 2"):
         stage_partition([1, 1], [1, 1], 2)
-    with pytest.raises(ValueError, match="0 parts, at least 1 is needed"):
+    with pytest.raises(ValueError, match="expected 1 part or more, got 0"):
         stages([1], 0)

@@ -111,7 +111,7 @@ def test_one_part_owns_everything_and_given_owners_of_inputs_stay() -> None:
 def test_numbers_out_of_range_are_refused() -> None:
     with pytest.raises(ValueError, match="expected up to 10000 parts, got 10001"):
         PartitionRequest(10_001)
-    with pytest.raises(ValueError, match="0 parts, at least 1 is needed"):
+    with pytest.raises(ValueError, match="expected 1 part or more, got 0"):
         PartitionRequest(0)
     with pytest.raises(ValueError, match="expected an imbalance of 0 or more, got -1"):
         PartitionRequest(1, -1.0)
@@ -121,7 +121,7 @@ def test_numbers_out_of_range_are_refused() -> None:
 
 def test_what_is_no_chain_is_refused() -> None:
     layer = pattern_of_matrix(np.ones((3, 2), dtype=np.bool_))
-    with pytest.raises(ValueError, match="a chain needs at least one layer"):
+    with pytest.raises(ValueError, match="expected a chain of one layer or more, got none"):
         find_partition([], PartitionRequest(2))
     with pytest.raises(ValueError, match="layer 1 takes 3 values, the layer before it gives 2"):
         find_partition([layer, layer], PartitionRequest(2))

@@ -134,8 +134,8 @@ OPTIMIZED = FlatModel((), {"ai.redpebble::SparseNetwork_0": 1})
     [
         (lambda: SearchBudget(-1.0), "expected 0 seconds or more to search, got -1.0"),
         (lambda: SearchBudget(proposals=-1), "expected 0 proposals or more to search, got -1"),
-        (lambda: SweepRequest((2,), 1, BUDGET), "fast memory holds 2 values, a connection needs 3"),
-        (lambda: SweepRequest((3,), 0, BUDGET), "a batch tile of 0 columns, at least 1 is needed"),
+        (lambda: SweepRequest((2,), 1, BUDGET), "expected a fast memory of 3 values or more, got 2"),
+        (lambda: SweepRequest((3,), 0, BUDGET), "expected a batch tile of 1 column or more, got 0"),
         (lambda: sweep("m", FlatModel((), {}), REQUEST, SearchWatch()), "nothing to sweep: m has no linear layer"),
         (lambda: sweep("m", OPTIMIZED, REQUEST, SearchWatch()), "m was optimized before: expected the original"),
         (lambda: draw_sweeps([], Path("x.gif")), r"expected a drawing that ends in .png, .svg, .pdf, got x.gif"),

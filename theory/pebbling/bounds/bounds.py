@@ -86,7 +86,7 @@ def instance_bounds(network: NeuronGraph, capacities: Sequence[int]) -> list[Ins
     """
     for capacity in capacities:
         if capacity < 3:
-            raise ValueError(f"fast memory holds {capacity} values, a connection needs 3")
+            raise ValueError(f"expected a fast memory of 3 values or more, got {capacity}")
     least = lower_bound(network)
     alike = _alike(interval_groups(network))
     groups = [(_weighted(group), count) for group, count in alike]

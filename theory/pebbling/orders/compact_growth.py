@@ -45,9 +45,9 @@ def grow_layers(widths: Sequence[int], density: float, capacity: int, rng: np.ra
         ValueError: Mg < 3, fewer than two layers, a width below 1, a density outside (0, 1] or too large for Mg.
     """
     if capacity < 3:
-        raise ValueError(f"fast memory holds {capacity} values, a connection needs 3")
+        raise ValueError(f"expected a fast memory of 3 values or more, got {capacity}")
     if not 0 < density <= 1:
-        raise ValueError(f"density {density} is outside (0, 1]")
+        raise ValueError(f"expected a density above 0, at most 1, got {density}")
     if len(widths) < 2 or min(widths) < 1:
         raise ValueError(f"widths {list(widths)} need two layers and a neuron in each")
     layers = _Layers(widths, density, _windows(widths, density, capacity - 2), rng)

@@ -60,7 +60,7 @@ def check_target_orders(network: NeuronGraph, orders: TargetOrders) -> None:
             source of it.
     """
     if orders.open_count < 1:
-        raise ValueError(f"{orders.open_count} targets are open, at least 1 is needed")
+        raise ValueError(f"expected 1 open target or more, got {orders.open_count}")
     targets = np.flatnonzero(network.in_degrees > 0)
     for name, order in (("opening", orders.opening), ("closing", orders.closing)):
         if not np.array_equal(np.sort(order), targets):

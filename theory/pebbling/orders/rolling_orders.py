@@ -118,7 +118,7 @@ def rolled_in_time(
         ValueError: no open target.
     """
     if open_count < 1:
-        raise ValueError(f"{open_count} targets are open, at least 1 is needed")
+        raise ValueError(f"expected 1 open target or more, got {open_count}")
     # read-only arrays would be compiled for anew
     sources, targets = (np.require(ids, requirements="W") for ids in (network.sources, network.targets))
     graph = Graph(sources, targets, network.incoming, network.outgoing)

@@ -34,7 +34,7 @@ def target_block_order(network: NeuronGraph, block_size: int) -> NDArray[np.int6
         ValueError: a block without targets.
     """
     if block_size < 1:
-        raise ValueError(f"a block holds {block_size} targets, at least 1 is needed")
+        raise ValueError(f"expected a block of 1 target or more, got {block_size}")
     positions = topological_positions(network)
     targets = network.topological_order[network.in_degrees[network.topological_order] > 0]
     blocks = np.zeros(network.neuron_count, dtype=np.int64)

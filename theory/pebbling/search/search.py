@@ -54,11 +54,11 @@ class SearchRequest:
         """Check all fields."""
         Memory(self.capacity, self.policy)
         if self.proposals is None and self.remaining is None:
-            raise ValueError("a search takes a number of proposals or a time budget")
+            raise ValueError("expected a number of proposals or a time budget of the search, got neither")
         if self.proposals is not None and self.proposals < 0:
-            raise ValueError(f"a search of {self.proposals} proposals is less than none")
+            raise ValueError(f"expected 0 proposals or more, got {self.proposals}")
         if min(self.threads, self.restarts) < 1:
-            raise ValueError(f"{self.threads} threads and {self.restarts} restarts, at least 1 of each is needed")
+            raise ValueError(f"expected 1 thread and 1 restart or more, got {self.threads} and {self.restarts}")
 
     def budget(self) -> Budget:
         """The budget of each thread; a time budget begins now."""

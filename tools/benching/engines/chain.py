@@ -61,7 +61,7 @@ def chain_in(module: ModuleOp) -> tuple[ChainLayer, ...]:
     """
     func = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
     if len(func.args) != 1:
-        raise NotAChainError(f"{len(func.args)} inputs, a chain of linear layers has 1")
+        raise NotAChainError(f"expected a chain of linear layers with 1 input, got {len(func.args)}")
     value: SSAValue = func.args[0]
     layers: list[ChainLayer] = []
     for op in func.body.block.ops:

@@ -3,7 +3,7 @@
 // RUN: not xdsl-opt %s -p 'pebble-partition-neurons{proposals=-1}' 2>&1 | filecheck %s --check-prefix PROPOSALS
 // RUN: not xdsl-opt %s -p 'pebble-partition-neurons' 2>&1 | filecheck %s --check-prefix WEIGHT
 
-// PARTS: pebble-partition-neurons: 0 parts, at least 1 is needed
+// PARTS: pebble-partition-neurons: expected 1 part or more, got 0
 // IMBALANCE: pebble-partition-neurons: expected an imbalance of 0 or more, got -0.5
 // PROPOSALS: pebble-partition-neurons: expected 0 or more proposals, got -1
 // WEIGHT: pebble-partition-neurons: the weight of layer 'fc' is no constant

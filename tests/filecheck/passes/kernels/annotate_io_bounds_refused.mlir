@@ -2,7 +2,7 @@
 // RUN: not xdsl-opt %s -p 'pebble-annotate-io-bounds{memory=3 policy=fifo}' 2>&1 | filecheck %s --check-prefix POLICY
 // RUN: not xdsl-opt %s -p 'pebble-annotate-io-bounds{memory=3 batch_tile=0}' 2>&1 | filecheck %s --check-prefix TILE
 
-// MEMORY: pebble-annotate-io-bounds: fast memory holds 2 values, a connection needs 3
+// MEMORY: pebble-annotate-io-bounds: expected a fast memory of 3 values or more, got 2
 // POLICY: pebble-annotate-io-bounds: expected a policy of min, lru, got 'fifo'
 // TILE: pebble-annotate-io-bounds: expected a batch tile of 1 or more, got 0
 func.func @main(%x: tensor<?x2xf32>) -> tensor<?x1xf32> {

@@ -2,7 +2,7 @@
 // RUN: not xdsl-opt %s -p 'pebble-schedule-connections{policy=fifo}' 2>&1 | filecheck %s --check-prefix POLICY
 // RUN: not xdsl-opt %s -p 'pebble-schedule-connections{proposals=-1}' 2>&1 | filecheck %s --check-prefix PROPOSALS
 
-// MEMORY: pebble-schedule-connections: fast memory holds 2 values, a connection needs 3
+// MEMORY: pebble-schedule-connections: expected a fast memory of 3 values or more, got 2
 // POLICY: pebble-schedule-connections: expected a policy of min, lru, got 'fifo'
 // PROPOSALS: pebble-schedule-connections: a search of -1 proposals is less than none
 func.func @main(%x: tensor<?x2xf32>) -> tensor<?x1xf32> {

@@ -100,5 +100,5 @@ def test_parts_that_are_alike_need_what_one_of_them_does_each() -> None:
 
 
 def test_too_little_memory_is_refused() -> None:
-    with pytest.raises(ValueError, match="fast memory holds 2 values, a connection needs 3"):
+    with pytest.raises(ValueError, match="expected a fast memory of 3 values or more, got 2"):
         instance_bound(from_layers([np.ones((1, 1))]), 2)

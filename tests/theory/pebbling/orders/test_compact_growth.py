@@ -52,9 +52,9 @@ def test_equal_seeds_grow_equal_networks() -> None:
 
 def test_impossible_plans_are_refused() -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="fast memory holds 2 values, a connection needs 3"):
+    with pytest.raises(ValueError, match="expected a fast memory of 3 values or more, got 2"):
         grow_layers([1, 1], 0.5, 2, rng)
-    with pytest.raises(ValueError, match=r"density 0 is outside \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"expected a density above 0, at most 1, got 0"):
         grow_layers([1, 1], 0, 3, rng)
     with pytest.raises(ValueError, match=r"windows of \[50\] neurons need a memory of 52 values, not 30"):
         grow_layers([100, 100], 0.5, 30, rng)

@@ -105,7 +105,7 @@ def test_orders_that_cannot_be_carried_out_are_refused() -> None:
     """Inputs 0 and 1, hidden 2 and 3, output 4."""
     network = from_layers([np.ones((2, 2)), np.ones((2, 1))])
     natural = id_array([2, 3, 4])
-    with pytest.raises(ValueError, match="0 targets are open, at least 1 is needed"):
+    with pytest.raises(ValueError, match="expected 1 open target or more, got 0"):
         check_target_orders(network, TargetOrders(natural, natural, 0))
     with pytest.raises(ValueError, match="the closing order is no permutation of the 3 targets"):
         check_target_orders(network, TargetOrders(natural, id_array([2, 3, 3]), 1))

@@ -101,7 +101,7 @@ def test_numbers_of_the_bandwidth_order_are_topological(network: NeuronGraph) ->
 
 def test_a_block_or_a_window_without_targets_is_refused() -> None:
     network = random_banded(5, 2, 1.0, np.random.default_rng(0))
-    with pytest.raises(ValueError, match="a block holds 0 targets, at least 1 is needed"):
+    with pytest.raises(ValueError, match="expected a block of 1 target or more, got 0"):
         target_block_order(network, 0)
-    with pytest.raises(ValueError, match="0 targets are open, at least 1 is needed"):
+    with pytest.raises(ValueError, match="expected 1 open target or more, got 0"):
         sliding_window_order(network, 0)

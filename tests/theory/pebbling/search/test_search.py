@@ -164,11 +164,11 @@ def test_of_both_budgets_the_first_ends_the_search_and_time_that_is_left_changes
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"capacity": 2, "proposals": 1}, "fast memory holds 2 values, a connection needs 3"),
+        ({"capacity": 2, "proposals": 1}, "expected a fast memory of 3 values or more, got 2"),
         ({"capacity": 3, "policy": "random", "proposals": 1}, "expected policy 'min' or 'lru', got 'random'"),
-        ({"capacity": 3}, "a search takes a number of proposals or a time budget"),
-        ({"capacity": 3, "proposals": -1}, "a search of -1 proposals is less than none"),
-        ({"capacity": 3, "proposals": 1, "threads": 0}, "0 threads and 1 restarts, at least 1 of each is needed"),
+        ({"capacity": 3}, "expected a number of proposals or a time budget of the search, got neither"),
+        ({"capacity": 3, "proposals": -1}, "expected 0 proposals or more, got -1"),
+        ({"capacity": 3, "proposals": 1, "threads": 0}, "expected 1 thread and 1 restart or more, got 0 and 1"),
     ],
 )
 def test_requests_that_make_no_sense_are_refused(arguments: dict[str, object], message: str) -> None:
