@@ -22,10 +22,11 @@ from redpebble.models import zoo
 from redpebble.tools import main as cli
 from redpebble.tools import opt
 from redpebble.tools.reference import dialect_page, passes_page
+from tests.support.genai_folder import write_folder
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SLOW_NEEDS = {"torch", "transformers", "keras", "jax", "sklearn", "half a minute"}
+SLOW_NEEDS = {"torch", "transformers", "keras", "jax", "sklearn", "half a minute", "onnxruntime_genai"}
 """What blocks need that run with the slow tests: modules, where they are installed, or time."""
 
 SLOW_PAGES = {"onnxruntime.md"}
@@ -155,6 +156,14 @@ def test_a_dense_module_becomes_a_good_sparse_one(folder: Path, monkeypatch: pyt
 @pytest.mark.parametrize("page", ["your-model.md", "why-not-faster.md"])
 def test_exports_of_other_libraries_are_taken(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert walk(ROOT / "docs" / page, monkeypatch, slow=True) >= 2
+
+
+@pytest.mark.slow
+def test_a_language_model_generates_as_the_page_says(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime_genai")
+    write_folder(folder / "IN_FOLDER")
+    assert walk(ROOT / "docs" / "language-models.md", monkeypatch, slow=True) == 3
+    assert (folder / "OUT_FOLDER" / "model.so").exists()
 
 
 def test_links_lead_to_files() -> None:

@@ -53,6 +53,19 @@ def new_model(path: Path) -> Path:
     return path
 
 
+def new_folder(path: Path) -> Path:
+    """Return the path of a folder to write, which may exist.
+
+    Raises:
+        OSError: the folder that it stands in does not exist, or it is a file.
+    """
+    if path.exists() and not path.is_dir():
+        raise NotADirectoryError(f"cannot write {path}: it is a file, expected a folder")
+    if not path.absolute().parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: {path.parent} is no folder")
+    return path
+
+
 def stored_model(path: Path) -> Path:
     """Return the path of a model to read: a missing file is refused before the compiler is loaded.
 

@@ -44,6 +44,7 @@ from .cli_options import (
     SkipPasses,
     StopAfter,
     new_file,
+    new_folder,
     new_model,
     new_report,
     samples_of,
@@ -380,9 +381,7 @@ def start(
 @app.command()
 def optimize(
     model: ModelPath,
-    output: Annotated[
-        Path, typer.Argument(metavar="OUT.onnx", help="Where the optimized model goes.", callback=new_model)
-    ],
+    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="Where the optimized model goes, or a folder.")],
     target: Annotated[
         OptimizeTarget | None,
         typer.Option(help="Standard operators alone, or sparse layers as nodes with functions; ort where it pays."),
@@ -424,12 +423,17 @@ def optimize(
     For the target ort, sparse layers become nodes with functions, which any onnxruntime runs, and which are fast where
     our library is registered: redpebble.get_library_path() in Python, or OUT.so, which --library writes, in any
     program.
+
+    A folder of onnxruntime-genai becomes another one: its decoder is optimized, the rest is copied, and with --library
+    its configuration names the native code.
     """
+    output = new_folder(output) if model.is_dir() else new_model(output)
     from ..options import Options
     from ..verification.compare import CheckPlan
     from ..verification.feeds import InputChoice
     from ..verification.oracle import Tolerance
     from .commands import OptimizeRequest, OutputFiles, optimize_model
+    from .genai_folder import optimize_folder
     from .inspection import Inspection
 
     choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
@@ -441,7 +445,8 @@ def optimize(
     options = replace(options, bfloat=precision is Precision.BFLOAT16)
     request = OptimizeRequest(model, options, files, sizes(size))
     inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after, elide)
-    raise typer.Exit(0 if optimize_model(request, plan, inspection) else 1)
+    run = optimize_folder if model.is_dir() else optimize_model
+    raise typer.Exit(0 if run(request, plan, inspection) else 1)
 
 
 @app.command("compile")

@@ -68,7 +68,7 @@ def build(decoder: Decoder, folder: Path) -> onnx.ModelProto:
     config = getattr(transformers, f"{decoder.config}Config")(**SIZES | decoder.options)
     source = folder / "source"
     transformers.AutoModelForCausalLM.from_config(config).float().eval().save_pretrained(source)
-    _save_tokenizer(source)
+    save_tokenizer(source)
     options = ["--extra_options", "int4_block_size=32", "int4_accuracy_level=4"] if decoder.precision == "int4" else []
     where = ["-m", str(source), "-i", str(source), "-o", str(folder), "-c", str(folder / "cache")]
     with patch.object(sys, "argv", ["builder", *where, "-p", decoder.precision, "-e", "cpu", *options]):
@@ -76,7 +76,7 @@ def build(decoder: Decoder, folder: Path) -> onnx.ModelProto:
     return onnx.load(folder / "model.onnx")  # pyright: ignore[reportUnknownMemberType]
 
 
-def _save_tokenizer(folder: Path) -> None:
+def save_tokenizer(folder: Path) -> None:
     """Save a tokenizer whose 256 tokens are bytes, as those of GPT-2 write them."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]

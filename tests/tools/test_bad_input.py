@@ -141,7 +141,10 @@ def test_what_is_no_model_is_refused_by_every_command_in_one_line(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, message in BROKEN.items():
-        assert refused([command, name, *MODEL_COMMANDS[command]], monkeypatch, capsys) == f"error: {message}"
+        # a folder may be one of onnxruntime-genai
+        without = " without genai_config.json" * (command == "optimize" and message.endswith("is a directory"))
+        expected = f"error: {message}{without}"
+        assert refused([command, name, *MODEL_COMMANDS[command]], monkeypatch, capsys) == expected
 
 
 def test_a_compiled_network_says_why_it_is_not_pickled(tmp_path: Path) -> None:
