@@ -8,9 +8,15 @@ from xdsl.ir import Block
 from xdsl.parser import AttrParser
 from xdsl.utils.exceptions import VerifyException
 
-from ..attributes.depth_first_order import DepthFirstOrderAttr, Transposed, verify_depth_first_order
+from ..attributes.depth_first_order import (
+    MOST_SLOTS,
+    DepthFirstOrderAttr,
+    Transposed,
+    verify_depth_first_order,
+)
 from ..attributes.latencies import Times
 from ..record import Record, Text, written
+from ..tensors import shape_of
 from .tile_chain import chain_of, weighted_graph_of
 
 if TYPE_CHECKING:
@@ -106,8 +112,19 @@ def verify_depth_first(body: Block, schedule: DepthFirstAttr) -> None:
             raise VerifyException(f"layers {words} of {len(layers)}")
         if (group.transposed_inputs and first) or (group.transposed_outputs and last < len(layers) - 1):
             raise VerifyException("only the first layer reads rows, and only the last one writes them")
+        if layers[0].times is not None:
+            _verify_on_codes(group, layers[first : last + 1])
         try:
             network = weighted_graph_of(layers[first : last + 1])
         except ValueError as error:
             raise VerifyException(f"layers {words}: {error}") from error
         verify_depth_first_order(network.graph, group.neuron_order)
+
+
+def _verify_on_codes(group: LayerGroupAttr, layers: "Sequence[LinearOp]") -> None:
+    """Check that lines of codes, those of inputs and outputs among them, have numbers of 16 bits."""
+    if any(group.transposed):
+        raise VerifyException("expected a group of layers on codes that transposes no rows")
+    lines = shape_of(layers[0].weight)[0] + group.neuron_order.slot_count + shape_of(layers[-1].weight)[1]
+    if lines > MOST_SLOTS:
+        raise VerifyException(f"expected up to {MOST_SLOTS} inputs, slots and outputs of layers on codes, got {lines}")

@@ -11,7 +11,7 @@ first ones of the next run:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from llvmlite import ir
@@ -57,6 +57,10 @@ class LayerEnd:
     """Whether floats are added to values before the activation."""
     signed: bool = False
     """Whether bytes are signed codes; those of layers are not."""
+
+    def for_any_outputs(self) -> "LayerEnd":
+        """Return the end of a single output, for code that minds no others."""
+        return replace(self, outputs=1)
 
     @property
     def key(self) -> str:

@@ -72,17 +72,19 @@ class QuadEnd:
 
     def emit(self, sums: Sequence[ir.Value], output: Number) -> None:
         """Write what becomes of the sums of an output; one behind the last leaves its own behind theirs."""
-        lanes, exists = self.lanes, output < self.end.outputs
-        values = self._values(sums, select(exists, output, 0))
-        own = self.sums.after(output * LINE_BYTES)
+        exists, own = output < self.end.outputs, self.sums.after(output * LINE_BYTES)
+        line = select(exists, self.lines.after(output * COLUMNS), own)
+        self.put(sums, select(exists, output, 0), line, own)
+
+    def put(self, sums: Sequence[ir.Value], output: Number, line: Bytes, floats: Bytes) -> None:
+        """Write what becomes of the sums of an output to a line, or to where its floats are."""
+        values = self._values(sums, output)
         if self.end.kind in ("codes", "bytes"):
-            line = self.lines.after(output * COLUMNS)
-            made = self._line(values)
-            select(exists, line, own).store(made, COLUMNS)
+            line.store(self._line(values), COLUMNS)
             return
         if self.rounding is not None:
             values = [self.rounding.value(self.rounding.rounded(self._multiples(value))) for value in values]
-        lanes.put(own.cast(Floats), values)
+        self.lanes.put(floats.cast(Floats), values)
 
     def _values(self, sums: Sequence[ir.Value], output: Number) -> list[ir.Value]:
         lanes = self.lanes

@@ -19,6 +19,7 @@ from ...dialect.ops.constants import constant_array, constant_matrix
 from ...dialect.ops.quantized_layers import QuantizedLayer
 from ...dialect.ops.tile import TileOp, chain_in
 from ...dialect.ops.tile_chain import CodeChain
+from ...dialect.ops.tile_depth_first import LayerGroupAttr
 from ...dialect.symbolic_sizes import Size, product
 from ...dialect.tensors import shape_of
 from ...kernels import byte_lookup, byte_quads
@@ -37,6 +38,7 @@ from ..program import TiledRows, TileTime
 from ..tiles.row_major import Sharing
 from .byte_lanes import lookup_form, multiplies_bytes
 from .byte_rows import Strided, copy_codes, placed_codes, quantizing
+from .depth_first import GroupLines, OfLayer, depth_first_codes, lines_of, pack_group
 from .found_codes import FoundCodes, find_codes, found_bytes
 from .live_rows import LiveRows, drop_dead, dropping_layers, live_bytes, write_live
 from .lookup_layer import LayerEnd, lookup_layer
@@ -73,7 +75,29 @@ def quantized_tiles() -> TiledRows:
 
 def quantized_scratch_bytes(op: Operation, chain: CodeChain) -> int:
     """Return the bytes of scratch memory that a thread needs."""
-    return _live_offset(chain) + (live_bytes(_result_bytes(chain)) if dropping_layers(op) else 0)
+    live = live_bytes(_result_bytes(chain)) if dropping_layers(op) else 0
+    groups = (group_bytes(group, chain) for group in groups_of(op))
+    return _live_offset(chain) + max([live, *groups])
+
+
+def groups_of(op: Operation | None) -> Sequence[LayerGroupAttr]:
+    """Return the groups of layers of a step that run depth first."""
+    return op.depth_first.groups if isinstance(op, TileOp) and op.depth_first is not None else ()
+
+
+def group_bytes(group: LayerGroupAttr, chain: CodeChain) -> int:
+    """Return the bytes of scratch memory of a group: its lines, and floats that it yields."""
+    outputs, floats = chain.layers[group.layers[-1]].outputs, not _are_codes_behind(chain, group.layers[-1])
+    return _lines(group, chain).line_bytes + (FLOAT_BYTES * COLUMNS * outputs if floats else 0)
+
+
+def _lines(group: LayerGroupAttr, chain: CodeChain) -> GroupLines:
+    return lines_of(group, chain.layers[group.layers.start].inputs, chain.layers[group.layers[-1]].outputs)
+
+
+def _are_codes_behind(chain: CodeChain, index: int) -> bool:
+    """Return whether a layer yields bytes, not floats."""
+    return index < len(chain.layers) - 1 or chain.yields_bytes
 
 
 def _result_bytes(chain: CodeChain) -> int:
@@ -211,8 +235,13 @@ class QuantizedStep:
     def _emit_layers(self, x: Strided, y: Strided, count: Number) -> None:
         """Emit all layers for some rows; rows that are dead behind a stage do not go on."""
         chain, dropping, buffers = self.chain, dropping_layers(self.op), self._buffers()
+        whole, schedule = range(len(chain.layers)), self.op.depth_first if isinstance(self.op, TileOp) else None
+        if schedule is not None and self.sharing is None:
+            one_by_one = partial(self._emit_stage, whole, x, y, count)
+            branch(count >= schedule.width, partial(self._emit_groups, schedule.groups, x, y, count), one_by_one)
+            return
         if not dropping or self.sharing is not None:
-            self._emit_stage(range(len(chain.layers)), x, y, count)
+            self._emit_stage(whole, x, y, count)
             return
         live = LiveRows.at(self.scratch.after(_live_offset(chain)))
         live.begin(count)
@@ -226,6 +255,36 @@ class QuantizedStep:
                 call(drop_dead(self.code, features, _stride(features)), buffers[end].address, _byte(count, zero), live)
         zero = chain.output.zero if chain.yields_bytes and chain.output is not None else 0
         call(write_live(self.code, size), y, _byte(count, zero), count, live)
+
+    def _emit_groups(self, groups: Sequence[LayerGroupAttr], x: Strided, y: Strided, count: Number) -> None:
+        """Emit all layers for some rows, those of groups depth first."""
+        buffers, layers, done = self._buffers(), self.chain.layers, 0
+        for number, group in enumerate(groups):
+            first, end = group.layers.start, group.layers.stop
+            if done < first:
+                self._emit_stage(range(done, first), x, buffers[first], count)
+            elif not first:
+                self._emit_codes(x, buffers[0], count)
+            self._emit_group(number, group, buffers[end] if end < len(layers) else y, count)
+            done = end
+        if done < len(layers):
+            self._emit_stage(range(done, len(layers)), x, y, count)
+
+    def _emit_group(self, number: int, group: LayerGroupAttr, y: Strided, count: Number) -> None:
+        """Emit a group of layers for 64 columns, the last ones of which may repeat one."""
+        chain, lines = self.chain, _lines(group, self.chain)
+        memory, x = self.scratch.after(_live_offset(chain)), self._buffers()[group.layers.start]
+        floats, quads = memory.after(lines.line_bytes), lines.inputs // QUAD
+        call(rows_to_columns(self.code, COLUMNS), x.address, memory, x.stride // QUAD, quads, count, COLUMNS)
+        call(words_to_lines(self.code), memory, quads)
+        stream = self._pointers("depth first", number, partial(_packed_group, number))
+        form = LookupForm(WIDE_LANES, bytewise=multiplies_bytes(self.code.target))
+        call(depth_first_codes(self.code, form, _ends_of(chain, group)), memory, floats, stream)
+        last, made = group.layers[-1], floats
+        if _are_codes_behind(chain, last):
+            made = memory.after(COLUMNS * lines.first_output)
+            call(lines_to_words(self.code), made, lines.outputs // QUAD)
+        self._emit_rows(last, made, y, count)
 
     def _emit_stage(self, layers: range, x: Strided, y: Strided, count: Number) -> None:
         """Emit some layers, by quads where there are enough rows; x has the rows of the first layer of all."""
@@ -307,18 +366,14 @@ class QuantizedStep:
             packed = self._pointers("quads", index, partial(_packed_quads, index))
             call(function, source, sums, target, self._with_found(packed))
             leaves = index == chosen[-1]
-            if self._are_codes_behind(index) if leaves else not quads.scattered:
+            if _are_codes_behind(self.chain, index) if leaves else not quads.scattered:
                 call(lines_to_words(self.code), target, -(-layers[index].outputs // QUAD))
         last = chosen[-1]
-        self._emit_rows(last, words[last + 1] if self._are_codes_behind(last) else sums, y, count)
-
-    def _are_codes_behind(self, index: int) -> bool:
-        """Whether a layer yields bytes, not floats."""
-        return index < len(self.chain.layers) - 1 or self.chain.yields_bytes
+        self._emit_rows(last, words[last + 1] if _are_codes_behind(self.chain, last) else sums, y, count)
 
     def _emit_rows(self, index: int, sums: Bytes, y: Strided, count: Number) -> None:
         """Emit the rows of what columns hold behind a layer: floats, or words of four codes each."""
-        outputs, are_codes = self.chain.layers[index].outputs, self._are_codes_behind(index)
+        outputs, are_codes = self.chain.layers[index].outputs, _are_codes_behind(self.chain, index)
         words = -(-outputs // QUAD) if are_codes else outputs
         # rows between layers have room behind them
         is_inner = index < len(self.chain.layers) - 1
@@ -412,6 +467,24 @@ def _packed_quads(index: int, op: Operation | None) -> list[NDArray[np.generic]]
     return [*packed, *_outputs(chain, index, np.arange(layer.outputs), QUAD)]
 
 
+def _ends_of(chain: CodeChain, group: LayerGroupAttr) -> list[LayerEnd]:
+    """Return the different ends of the layers of a group."""
+    return list(dict.fromkeys(layer_end(chain, index).for_any_outputs() for index in group.layers))
+
+
+def _packed_group(number: int, op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return the arrays of `depth_first.GroupStream` for a group of `op`."""
+    chain, group = chain_of(op), groups_of(op)[number]
+    ends, layers = _ends_of(chain, group), list[OfLayer]()
+    for index in group.layers:
+        weight, order = weight_of(chain.layers[index]), np.arange(chain.layers[index].outputs)
+        end = ends.index(layer_end(chain, index).for_any_outputs())
+        bias, multiplier, bounds = _outputs(chain, index, order, 1)
+        layers.append(OfLayer(weight, bias, multiplier, bounds, end))
+    floats = not _are_codes_behind(chain, group.layers[-1])
+    return pack_group(layers, group.neuron_order, _lines(group, chain), floats=floats)
+
+
 def _outputs(chain: CodeChain, index: int, order: Indices, unit: int) -> list[NDArray[np.generic]]:
     """Return bias and multiplier of the outputs in order, padded to whole units, and the bounds of their codes.
 
@@ -435,10 +508,12 @@ def _outputs(chain: CodeChain, index: int, order: Indices, unit: int) -> list[ND
 def _order(op: Operation | None, chain: CodeChain, index: int, form: LookupForm) -> Indices:
     """Return the order in which panels have the outputs of a layer; those of the last one stay near their places.
 
-    So do those of a stage whose next one may go by quads.
+    So do those of a stage whose next one may go by quads, and of groups of layers that run depth first.
     """
     weight = weight_of(chain.layers[index])
-    if index in dropping_layers(op) and _wants_quads(chain) and form.bytewise:
+    ends = {end for group in groups_of(op) for end in (group.layers.start - 1, group.layers[-1])}
+    inner = index < len(chain.layers) - 1
+    if (inner and index in ends) or (index in dropping_layers(op) and _wants_quads(chain) and form.bytewise):
         return np.arange(weight.shape[1])
     if index < len(chain.layers) - 1:
         return by_length(weight)

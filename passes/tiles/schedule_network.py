@@ -36,7 +36,7 @@ from ...dialect.attributes.depth_first_order import MOST_SLOTS, DepthFirstOrderA
 from ...dialect.attributes.schedule import ScheduleAttr
 from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.layers import LinearOp
-from ...dialect.ops.tile import TileOp
+from ...dialect.ops.tile import TileOp, chain_in
 from ...dialect.ops.tile_chain import chain_of
 from ...dialect.ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
 from ...dialect.provenance import SEARCH
@@ -50,6 +50,9 @@ from ...theory.depth_first.traffic import Caches, Group, ScheduleCosts
 
 WIDTHS: Final = (64, 32, 16)
 """Batch columns of tiles that may run depth first: the weights are streamed once for each tile."""
+
+FLOAT, CODE = 4, 1
+"""Bytes of a value: the lines of codes are a quarter as long, so that they leave a cache later."""
 
 USUAL: Final = 64
 """The width of tiles that run layer by layer."""
@@ -105,10 +108,13 @@ class ScheduleNetwork(ModulePass):
         layers = chain_of(tile.body.block)
         sparse = layers and all(isinstance(layer.weight.owner, SparseConstantOp) for layer in layers)
         # where rows are dropped, that is done between layers
-        if tile.dead_rows is not None or not sparse or not self._leaves_cache(layers):
+        value_bytes = CODE if chain_in(tile) is not None else FLOAT
+        if tile.dead_rows is not None or not sparse or not self._leaves_cache(layers, value_bytes):
             return ""
-        costs = ScheduleCosts(list(map(_sparse_layer, layers)), Caches(self.l1_bytes, self.l2_bytes), WIDTHS)
-        prices = Prices(costs, transpose_us, MOST_SLOTS)
+        caches = Caches(self.l1_bytes, self.l2_bytes)
+        costs = ScheduleCosts(list(map(_sparse_layer, layers)), caches, _widths_of(value_bytes), value_bytes)
+        lines = 0 if value_bytes == FLOAT else 2 * max(max(shape_of(layer.weight)) for layer in layers)
+        prices = Prices(costs, transpose_us, MOST_SLOTS - lines)
         chosen, trace = _best_width(prices, self._groups(costs)), ""
         if self.seconds > 0:
             chosen, trace = self.annealed(prices, chosen)
@@ -133,12 +139,18 @@ class ScheduleNetwork(ModulePass):
 
     def _groups(self, costs: ScheduleCosts) -> list[Group]:
         """Return groups whose values fit the second-level cache in tiles as wide as there are any for."""
-        found = (_Groups(costs, int(SLOT_SHARE * self.l2_bytes) // (4 * width)).find() for width in WIDTHS)
+        room = int(SLOT_SHARE * self.l2_bytes) // costs.value_bytes
+        found = (_Groups(costs, room // width).find() for width in costs.widths)
         return next((groups for groups in found if groups), list[Group]())
 
-    def _leaves_cache(self, layers: Sequence[LinearOp]) -> bool:
+    def _leaves_cache(self, layers: Sequence[LinearOp], value_bytes: int) -> bool:
         most = max(sum(shape_of(layer.weight)) for layer in layers)
-        return 4 * USUAL * most > self.l2_bytes
+        return value_bytes * USUAL * most > self.l2_bytes
+
+
+def _widths_of(value_bytes: int) -> tuple[int, ...]:
+    """Return the widths of tiles that may run depth first; codes have vectors of 64."""
+    return WIDTHS if value_bytes == FLOAT else (USUAL,)
 
 
 def _sparse_layer(layer: LinearOp) -> CsrPattern:
@@ -159,7 +171,7 @@ def _best_width(prices: Prices, groups: Sequence[Group]) -> Schedule:
         chosen = (_with_best_block(prices, group, width) for group in groups)
         return Schedule(tuple(group for group in chosen if _pays(prices, (group,), width)), width)
 
-    return min(map(at, WIDTHS), key=prices.row_us) if groups else Schedule((), USUAL)
+    return min(map(at, prices.costs.widths), key=prices.row_us) if groups else Schedule((), USUAL)
 
 
 def _with_best_block(prices: Prices, group: Group, width: int) -> Group:
@@ -179,7 +191,7 @@ def _pays(prices: Prices, groups: tuple[Group, ...], width: int) -> bool:
 def _least_width(prices: Prices, schedule: Schedule) -> int | None:
     """Return the width from which on a schedule pays; None where it has no groups, or they do not."""
     start = None
-    for width in (width for width in WIDTHS if width <= schedule.width):
+    for width in (width for width in prices.costs.widths if width <= schedule.width):
         if not schedule.groups or not _pays(prices, schedule.groups, width):
             break
         start = width
@@ -196,7 +208,7 @@ class _Written(NamedTuple):
     @property
     def widths(self) -> list[int]:
         """The widths of its tiles, ascending."""
-        return [width for width in reversed(WIDTHS) if self.start <= width <= self.schedule.width]
+        return [width for width in reversed(self.prices.costs.widths) if self.start <= width <= self.schedule.width]
 
     def attribute(self, group: Group) -> LayerGroupAttr:
         """Return what is written for a group."""

@@ -8,12 +8,16 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
+from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.ops.tile_chain import chain_of, weighted_graph_of
 from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr
+from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.frontend.errors import UnsupportedModelError
@@ -27,8 +31,10 @@ from redpebble.passes.kernels.compute_codes_as_floats import ComputeCodesAsFloat
 from redpebble.passes.neuron_order.permute_neurons import PermuteNeurons
 from redpebble.passes.tiles.drop_dead_rows import DropDeadRows
 from redpebble.passes.tiles.form_tiles import FormTiles
+from redpebble.passes.tiles.schedule_network import ScheduleNetwork
 from redpebble.passes.tiles.share_tiles import ShareTiles
 from redpebble.runtime.jit import host_target
+from redpebble.theory.depth_first.depth_first_order import Blocks, order_neurons, positioned_graph
 from tests.support.lowering_modules import Floats, native
 from tests.support.quantized_layers import CODES, RELU, TANH, Layers, best_form_first, inputs
 
@@ -172,6 +178,77 @@ def test_no_rows_are_dropped_whose_codes_come_to_something() -> None:
     layers.biases[1][0] = 10**6
     (tile,) = [op for op in after(layers, FormTiles(), DropDeadRows()).walk() if isinstance(op, TileOp)]
     assert tile.dead_rows is None
+
+
+SMALL_CACHE = ScheduleNetwork(l1_bytes=1 << 11, l2_bytes=7 << 13)
+"""A cache that a few hundred codes of 64 rows fit."""
+
+
+def banded(codes: Sequence[CodesAttr], activations: ActivationAttr | None, *, of_bytes: bool = False) -> Layers:
+    """Layers whose neurons read their neighbours, wherever these stand."""
+    size, rng = 512, np.random.default_rng(5)
+    layers = Layers([size] * 8, codes, activations, density=0.0, sparse=True, of_bytes=of_bytes)
+    orders = [rng.permutation(size) for _ in range(8)]
+    own = np.arange(size)
+    for number, weight in enumerate(layers.weights):
+        reads = (own[:, None] + np.arange(-2, 3)) % size
+        weight[orders[number][reads], orders[number + 1][own][:, None]] = rng.integers(-255, 256, reads.shape)
+    return layers
+
+
+@best_form_first
+@pytest.mark.parametrize("end", ["rounded", "values", "bytes"])
+def test_layers_run_depth_first(target: CpuTarget, end: str) -> None:
+    codes = [CODES[number % 3] for number in range(7)] + [CODES[0]] * (end != "values")
+    layers = banded(codes, None if end == "bytes" else RELU, of_bytes=end == "bytes")
+    module = after(layers, FormTiles(), SMALL_CACHE)
+    (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
+    assert tile.depth_first is not None
+    assert [group.layers for group in tile.depth_first.groups] == [range(7)]
+    assert tile.depth_first.groups[0].neuron_order.slot_count < 450
+    assert_depth_first_is_exact(layers, module, target)
+
+
+def assert_depth_first_is_exact(layers: Layers, module: ModuleOp, target: CpuTarget) -> None:
+    network, x = native(module, target, 2), inputs(150, layers.sizes[0])
+    given = np.clip(40 * x + 128, 0, 255).astype(np.uint8) if layers.of_bytes else x
+    expected = layers.expected_codes(given.astype(np.int64)) if layers.of_bytes else layers.expected(x)
+    for rows in (0, 1, 7, 17, 64, 65, 150):
+        assert np.array_equal(network.run(None, {"x0": given[:rows]})[0], expected[:rows])
+
+
+@best_form_first
+@pytest.mark.parametrize(("first", "end"), [(0, 2), (1, 3), (2, 4), (0, 4)])
+@pytest.mark.parametrize("activation", [None, TANH], ids=["linear", "tanh"])
+def test_some_layers_run_depth_first(
+    target: CpuTarget, first: int, end: int, activation: ActivationAttr | None
+) -> None:
+    codes = [CODES[number % 3] for number in range(4)]
+    layers = Layers([37, 50, 1, 43, 19], codes, activation, sparse=True, quads=SCATTERED)
+    plain, module = after(layers, FormTiles()), after(layers, FormTiles())
+    (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
+    found = order_neurons(positioned_graph(weighted_graph_of(chain_of(tile.body.block)[first:end]).graph), Blocks(3))
+    order = DepthFirstOrderAttr(found.runs, found.order, found.slots)
+    tile.depth_first = DepthFirstAttr(9, [LayerGroupAttr(range(first, end), "by the test", order)])
+    module.verify()
+    x = inputs(150, 37)
+    expected, network = results(plain, x), native(module, target, 2)
+    if activation is None:
+        assert np.array_equal(expected, layers.expected(x))
+        for rows in (0, 1, 7, 17, 64, 65, 150):
+            assert np.array_equal(network.run(None, {"x0": x[:rows]})[0], expected[:rows])
+    else:
+        np.testing.assert_allclose(network.run(None, {"x0": x})[0], expected, atol=1e-6)
+
+
+def test_codes_that_fit_the_cache_stay_layer_by_layer() -> None:
+    module = after(
+        banded([CODES[number % 3] for number in range(8)], RELU), FormTiles(), ScheduleNetwork(1 << 15, 1 << 18)
+    )
+    (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
+    # the same values as floats would leave it
+    assert 4 * 64 * 1024 >= 1 << 18 > 64 * 1024
+    assert tile.depth_first is None
 
 
 def test_components_are_split() -> None:

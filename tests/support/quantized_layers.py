@@ -66,6 +66,8 @@ class Layers:
     """Whether look-ups go by windows from 8 rows on."""
     quads: str = ""
     blocks: int = 2
+    sparse: bool = False
+    """Whether all weights are stored sparse, not only every other one."""
     of_bytes: bool = False
     """Whether they read and yield codes."""
     weights: list[Integers] = field(default_factory=list[Integers])
@@ -88,7 +90,7 @@ class Layers:
         for index, arrays in enumerate(zip(self.weights, self.biases, self.multipliers, strict=True)):
             weight, bias, multiplier = (array.astype(np.float32) for array in arrays)
             constants = [
-                SparseConstantOp(CscMatrix.from_dense(weight)) if index % 2 == 0 else ConstantOp(weight),
+                SparseConstantOp(CscMatrix.from_dense(weight)) if self.sparse or index % 2 == 0 else ConstantOp(weight),
                 ConstantOp(bias),
                 ConstantOp(multiplier),
             ]

@@ -179,6 +179,8 @@ class ScheduleCosts:
     layers: Sequence[CsrPattern]
     caches: Caches
     widths: Sequence[int]
+    value_bytes: int = 4
+    """Bytes of a value: of a float, or of a code."""
     counted_ns: float = 0.0
     """Nanoseconds that the counting so far takes, about."""
     _slots: dict[Group, int] = field(default_factory=dict[Group, int])
@@ -229,6 +231,8 @@ class ScheduleCosts:
 
     def _transposed(self, group: Group, found: DepthFirstOrder) -> TransposedEnds:
         first, last = self.layers[group.first], self.layers[group.end - 1]
+        if self.value_bytes < 4:
+            return TransposedEnds(inputs=False, outputs=False)  # bytes are transposed as words, all at once
         return TransposedEnds(
             found.inputs_grouped and group.first == 0 and first.column_count % NEIGHBOURS == 0,
             found.outputs_grouped and group.end == len(self.layers) and last.row_count % NEIGHBOURS == 0,
@@ -245,7 +249,7 @@ class ScheduleCosts:
         return {width: self._traffic_at(accesses, moved, width) for width in self.widths}
 
     def _traffic_at(self, accesses: _Accesses, moved: int, width: int) -> TileTraffic:
-        row, neurons = 4 * width, int(accesses.changed.sum())
+        row, neurons = self.value_bytes * width, int(accesses.changed.sum())
         near, far = (
             row_traffic(accesses.rows, accesses.changed, int(share * size) // row).total
             for share, size in ((NEAR_SHARE, self.caches.l1_bytes), (FAR_SHARE, self.caches.l2_bytes))
