@@ -33,6 +33,7 @@ from .passes.neuron_order.reorder_neurons import ReorderNeurons
 from .passes.runner import context, run_passes
 from .passes.simplify.associate import Associate
 from .passes.simplify.drop_dead_units import DropDeadUnits
+from .passes.simplify.expand_recurrences import ExpandRecurrences
 from .passes.simplify.fold_batch_norm import FoldBatchNorm
 from .passes.simplify.fold_constants import FoldConstants
 from .passes.simplify.fuse_aggregations import FuseAggregations
@@ -139,6 +140,8 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             MergeEqualUnits(),  # dropping may have made columns equal
             ReorderChannels(),  # of those that are left
             CanonicalizePass(),  # constants nobody uses any more
+            # layers and loops are for code; a node of ONNX is written as it was
+            lambda options: ExpandRecurrences() if options.goal == "compile" else None,
             Sparsify(),  # last: all of the above changes the density
             lambda options: Associate.on(options.machine),  # by the prices of weights as they are stored now
             # by samples of the inputs, on request: bytes take a quarter of the room and of the time

@@ -20,6 +20,7 @@ PASSES = {
         "FuseLayers",
         "DropDeadUnits",
         "MergeEqualUnits",
+        "ExpandRecurrences",
         "Sparsify",
         "Associate",
     ),

@@ -11,6 +11,7 @@ from ..dialect.ops.elementwise import BinaryOp
 from ..dialect.ops.graphs import AggregateOp, AttendEdgesOp, EdgeListOp, OverEdges, SortEdgesOp
 from ..dialect.ops.image_network import ImageNetworkOp
 from ..dialect.ops.layers import BatchMatmulTransposeBOp, LinearOp
+from ..dialect.ops.recurrences import ScanOp
 from ..dialect.ops.tile import TileOp, chain_in
 from ..dialect.ops.training.gradients import SampledProductOp, SumRowsOp
 from ..dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
@@ -40,6 +41,7 @@ from .quantized.step import QuantizedStep, chain_of, quantized_rows, quantized_s
 from .tiles import row_major
 from .tiles.batch_matmul import ProductStep, product_scratch_bytes, product_tiles
 from .tiles.row_major import RowMajorStep
+from .tiles.scan_loop import ScanStep, samples_taken_as_equal, scan_rows, scan_tiles
 from .tiles.tile_loop import TileStep, emit_tile_loop, tiled_rows
 
 Shapes = Mapping[SSAValue, SymbolicShape]
@@ -120,6 +122,10 @@ def _sort(op: SortEdgesOp, step: RowMajorStep) -> None:
         SortStep(op, step).emit_shared(step.sharing)
 
 
+def _scan(op: ScanOp, step: RowMajorStep) -> int:
+    return ScanStep(op, step).emit()
+
+
 def _sampled_product(op: SampledProductOp, step: RowMajorStep) -> int:
     SampledProductStep(op, step).emit(*step.rows)
     return sampled_scratch_bytes(op, step.code.target.lanes)
@@ -180,6 +186,12 @@ STEPS: Final = ExtensibleTable[type[Operation], StepKind](
             lambda op, sizes: sizes.shapes[op.sources][0],
             tiles=lambda _: sort_tiles(),
             shares=lambda _: True,
+        ),
+        ScanOp: StepKind(
+            _scan,
+            lambda op, sizes: scan_rows(op, sizes.shapes),
+            tiles=scan_tiles,
+            equal=samples_taken_as_equal,
         ),
         BatchMatmulTransposeBOp: StepKind(
             _product,

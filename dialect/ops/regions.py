@@ -12,13 +12,13 @@ from ..attributes.codes import CODE_TENSOR
 from ..tensors import DENSE_TENSOR, shape_of, shape_text
 from .constants import ConstantOp, SparseConstantOp
 
-YIELDING = ("pebble.tile", "pebble.image_network", "pebble.sparse_network")
+YIELDING = ("pebble.tile", "pebble.scan", "pebble.image_network", "pebble.sparse_network")
 """The ops whose bodies end in a yield."""
 
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """The results of a tile, or of a network.
+    """The results of a tile, of a step of a scan, or of a network.
 
     ```mlir
     pebble.yield %y : tensor<?x10xf32>

@@ -19,11 +19,13 @@ from xdsl.utils.hints import isa
 from ..ops.constants import ConstantOp, SparseConstantOp
 from ..ops.foreign import ForeignOp
 from ..ops.image_network import ImageNetworkOp
+from ..ops.recurrences import ScanOp
 from ..ops.regions import YieldOp
 from ..ops.sparse_network import SparseNetworkOp
 from ..ops.tile import TileOp
 from ..provenance import node_name
 from ..tensors import Shape, compatible, shape_of, shape_text
+from .recurrences import run_scan
 from .references import REFERENCES, Reference
 
 Array = NDArray[Any]
@@ -144,6 +146,8 @@ class _Evaluation:
                 return [op.weight.to_dense().astype(self.dtype)]
             case TileOp():
                 return self._tile(op, operands)
+            case ScanOp():
+                return run_scan(op, lambda values: self.run(op.body.block, values), operands)
             case ForeignOp() if self.foreign is not None:
                 return self.foreign(op, operands)
             case SparseNetworkOp() | ImageNetworkOp():

@@ -28,11 +28,13 @@ from ..ops.layers import (
 )
 from ..ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp
 from ..ops.network import NetworkOp
+from ..ops.recurrences import RecurrenceOp
 from ..ops.training.gradients import SampledProductOp, SumRowsOp
 from ..tensors import shape_of
 from .array_operators import OPERATORS, Array
 from .images import conv2d, depthwise2d, pool2d, quantized_conv2d, resample2d
 from .quantized import run_convert, run_linear
+from .recurrences import run_recurrence
 
 # Reference of `pebble.network` on numpy arrays of any float dtype, depth by depth.
 
@@ -295,6 +297,7 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         NetworkOp: _network,
         GroupedLayersOp: _grouped_layers,
         QuantizedConv2dOp: quantized_conv2d,
+        RecurrenceOp: run_recurrence,
     }
 )
 """References of the ops that have no body and are no constants, by op type."""

@@ -22,6 +22,7 @@ from .quantized import (
     convert_scaled,
     quantized_or,
 )
+from .recurrences import RECURRENCE_CONVERTERS
 from .slicing import SLICING_CONVERTERS
 
 CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
@@ -39,6 +40,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
         **MOVEMENT_CONVERTERS,
         **NORMALIZATION_CONVERTERS,
         **QUANTIZED_CONVERTERS,
+        **RECURRENCE_CONVERTERS,
         **RESAMPLING_CONVERTERS,
         **SLICING_CONVERTERS,
     }
@@ -55,6 +57,7 @@ LAYERS: Final = frozenset(
         *GRAPH_CONVERTERS,
         *DEQUANTIZING_CONVERTERS,
         *QUANTIZED_CONVERTERS,
+        *RECURRENCE_CONVERTERS,
     }
 )
 """Operators that become layers or attention; the others alone gain nothing."""

@@ -16,8 +16,9 @@
 Row-wise are layers, activations, softmax, normalisations, means, concat and split of features, and arithmetic of values
 with the same rows or with constants that have one entry a feature (inside a tile these are of rank 1). A reshape that
 only merges or splits leading axes does nothing inside a tile. Layers that read each other's codes have tiles of bytes
-of their own, with what rounds their input. Transposes, other reshapes, concat and split, and
-arithmetic that broadcasts over rows stay outside. Which ops come together: see `redpebble.passes.analysis.clusters`.
+of their own, with what rounds their input. A step of a scan is a tile of its own. Transposes, other reshapes, concat
+and split, and arithmetic that broadcasts over rows stay outside. Which ops come together: see
+`redpebble.passes.analysis.clusters`.
 
 A width is left out where a column is predicted to take longer than in narrower tiles, its linear layers and its way in
 and out, which happens when few connections are left and a wide tile is mostly the moving of its values. Tiles of 48 are
@@ -35,7 +36,7 @@ from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.dialects.func import FuncOp
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.utils.exceptions import VerifyException
@@ -48,10 +49,12 @@ from ...dialect.ops.constants import ConstantOp
 from ...dialect.ops.elementwise import ConvertOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
+from ...dialect.ops.recurrences import ScanOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.tile import TileOp, tile_type
 from ...dialect.ops.tile_chain import code_chains
 from ...dialect.provenance import copy_provenance, node_name
+from ...dialect.shape_inference import result_shapes
 from ...dialect.symbolic_sizes import Size
 from ...dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from ...kernels.families import takes_any_rows
@@ -176,7 +179,10 @@ class FormTiles(ModulePass):
             ScheduleAttr(self.widths or WIDTHS)  # refuses widths even where there is no tile
             for func in functions:
                 _refuse_unknown(func)
-                _form_tiles(func, self.widths)
+                rows = Rows.of(func)
+                for scan in [found for found in func.walk() if isinstance(found, ScanOp)]:
+                    _form_tiles(scan.body.block, _rows_of_step(scan, rows), self.widths)
+                _form_tiles(func.body.block, rows, self.widths)
             erase_unused(op.body)
 
 
@@ -223,9 +229,9 @@ def _column_us(kernels: Sequence[KernelAttr], boundary: int, width: int) -> floa
     return (sum(known) + boundary_us(boundary, width, of_rows=of_rows)) / width
 
 
-def _round_for_each(func: FuncOp) -> None:
+def _round_for_each(block: Block) -> None:
     """Let each layer have a rounding of its own, which runs in its tile."""
-    for op in [op for op in func.body.block.ops if isinstance(op, ConvertOp) and op.rounds]:
+    for op in [op for op in block.ops if isinstance(op, ConvertOp) and op.rounds]:
         for use in list(op.result.uses)[1:]:
             made = op.clone()
             Rewriter.insert_op(made, InsertPoint.before(op))
@@ -242,9 +248,19 @@ def _described(op: Operation) -> str:
     return f"node {node_name(op)!r}: {op.name}" if node_name(op) else op.name
 
 
-def _form_tiles(func: FuncOp, widths: tuple[int, ...]) -> None:
-    _round_for_each(func)
-    ops, rows = computing_ops(func.body.block), Rows.of(func)
+def _rows_of_step(scan: ScanOp, outside: Rows) -> Rows:
+    """Return the rows of the values in the body of a scan: there are as many everywhere."""
+    shapes = dict(outside.shapes)
+    for argument in scan.body.block.args:
+        shapes[argument] = (Size.symbol("%rows of a step"), *(Size.known(size) for size in shape_of(argument)[1:]))
+    for op in scan.body.block.ops:
+        shapes.update(zip(op.results, result_shapes(op, shapes), strict=True))
+    return Rows(shapes)
+
+
+def _form_tiles(block: Block, rows: Rows, widths: tuple[int, ...]) -> None:
+    _round_for_each(block)
+    ops = computing_ops(block)
     counts = {op: count for op in ops if (count := rows.rowwise_count(op)) is not None}
     # no other op has the rows of a chain
     chains = {op: Size.symbol(f"%codes {index}") for index, one in enumerate(code_chains(ops)) for op in one.ops}
@@ -261,4 +277,4 @@ def _form_tiles(func: FuncOp, widths: tuple[int, ...]) -> None:
         found = BYTE_WIDTHS if members[0] in chains else widths or worthwhile_widths(members)
         return builder.build(members, ScheduleAttr(found))
 
-    outline(func.body.block, clusters_of(ops, counts), tile)
+    outline(block, clusters_of(ops, counts), tile)

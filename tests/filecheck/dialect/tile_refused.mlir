@@ -152,6 +152,6 @@ func.func @main(%x: tensor<?x4xf32>, %w: tensor<4x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x4xf32>) {
-  // CHECK: expected inside a pebble.tile, pebble.image_network or pebble.sparse_network
+  // CHECK: expected inside a pebble.tile, pebble.scan, pebble.image_network or pebble.sparse_network
   pebble.yield %x : tensor<?x4xf32>
 }

@@ -73,6 +73,11 @@ CONSTANTS: Mapping[str, Array] = {
     "sparse": np.where(RNG.random((NODES, NODES)) < 0.2, np.float32(2), np.float32(0)),
     "ends": np.full(2, 5, np.int32),
     "total": np.array([6], np.int32),
+    **{
+        f"{kind}_{part}": normal(1, gates * 4, size)
+        for kind, gates in (("lstm", 4), ("gru", 3), ("rnn", 1))
+        for part, size in (("w", 16), ("r", 4))
+    },
 }
 
 ELEMENTWISE = (
@@ -97,6 +102,9 @@ TEXTS: Mapping[Key, str] = {
     ("", "Gather"): "y = Gather<axis = 1>(x, first)",
     ("", "GatherND"): 'm = GatherND(r, places) y = ScatterND<reduction = "add">(zeros, targets, m)',
     ("", "Gemm"): "y = Gemm(r, w)",
+    ("", "GRU"): "y = GRU<hidden_size = 4>(q, gru_w, gru_r)",
+    ("", "LSTM"): "y = LSTM<hidden_size = 4>(q, lstm_w, lstm_r)",
+    ("", "RNN"): "y = RNN<hidden_size = 4>(q, rnn_w, rnn_r)",
     ("", "LayerNormalization"): "y = LayerNormalization(x, row)",
     ("", "MatMul"): "y = MatMul(r, w)",
     ("", "MatMulInteger"): """a = QuantizeLinear(r, s, z) b = MatMulInteger(a, c, z) f = Cast<to = 1>(b)

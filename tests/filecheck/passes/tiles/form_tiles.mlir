@@ -83,3 +83,20 @@ func.func @features(%x: tensor<?x5x2xf32>) -> (tensor<?x5x1xf32>, tensor<?x5x3xf
   %a, %b = pebble.split %c axis 2 : (tensor<?x5x4xf32>) -> (tensor<?x5x1xf32>, tensor<?x5x3xf32>)
   func.return %a, %b : tensor<?x5x1xf32>, tensor<?x5x3xf32>
 }
+
+// -----
+
+// A step of a loop is a tile, of rows and states.
+// CHECK-LABEL: @loop
+func.func @loop(%x: tensor<?x?x2xf32>) -> tensor<?x?x2xf32> {
+  // CHECK: pebble.scan %x : tensor<?x?x2xf32>
+  // CHECK-NEXT: ^bb0([[STEP:%.*]]: tensor<?x2xf32>, [[BEFORE:%.*]]: tensor<?x2xf32>):
+  // CHECK-NEXT:   [[AFTER:%.*]] = pebble.tile [[STEP]], [[BEFORE]] rows_of [0]
+  // CHECK: pebble.yield [[AFTER]] : tensor<?x2xf32>
+  %y, %h = pebble.scan %x : tensor<?x?x2xf32> -> (tensor<?x?x2xf32>, tensor<?x2xf32>) {
+  ^bb0(%step: tensor<?x2xf32>, %before: tensor<?x2xf32>):
+    %after = pebble.add %step, %before : (tensor<?x2xf32>, tensor<?x2xf32>) -> tensor<?x2xf32>
+    pebble.yield %after : tensor<?x2xf32>
+  }
+  func.return %y : tensor<?x?x2xf32>
+}

@@ -1,0 +1,136 @@
+"""LSTM, GRU and RNN in native code, against onnxruntime: directions, batches, lengths, states, activations."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+import redpebble
+from redpebble.dialect.semantics.interpreter import interpret
+from redpebble.frontend.import_model import import_model
+from tests.support.recurrent_models import Recurrent
+
+CALLS = ((1, 1), (6, 1), (5, 7), (3, 8), (4, 17), (2, 70))
+"""Steps and samples; onnxruntime ends the process where there are none."""
+
+CELLS = (
+    Recurrent("LSTM", 5, 3, density=0.5),
+    Recurrent("LSTM", 31, 17, direction="reverse"),
+    Recurrent("LSTM", 64, 64, direction="bidirectional", density=0.1),
+    Recurrent("LSTM", 16, 8, peepholes=True, starts=2, direction="bidirectional"),
+    Recurrent("LSTM", 31, 5, starts=1, bias=False, attributes={"clip": 0.4}),
+    Recurrent("LSTM", 8, 5, attributes={"activations": ["HardSigmoid", "Relu", "Tanh"]}),
+    Recurrent("GRU", 5, 3, density=0.5, starts=1),
+    Recurrent("GRU", 31, 17, direction="bidirectional", attributes={"linear_before_reset": 1}),
+    Recurrent("GRU", 64, 32, direction="reverse", bias=False),
+    Recurrent("RNN", 17, 17, starts=1),
+    Recurrent("RNN", 31, 9, direction="bidirectional", attributes={"activations": ["Relu", "Tanh"], "clip": 0.9}),
+)
+
+
+def judge(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def run(session: onnxruntime.InferenceSession, feeds: dict[str, NDArray[Any]]) -> list[NDArray[np.float32]]:
+    return [np.asarray(one) for one in session.run(None, feeds)]
+
+
+def same(found: Sequence[NDArray[Any]], expected: Sequence[NDArray[Any]]) -> None:
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=2e-6)
+
+
+def name(cell: Recurrent) -> str:
+    return f"{cell.operator}-{cell.hidden}-{cell.direction}"
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=name)
+def test_the_reference_is_what_onnxruntime_computes(cell: Recurrent) -> None:
+    model, feeds = cell.model(), cell.feeds(5, 3)
+    module = import_model(model, foreign="refuse").module
+    same(interpret(module, feeds), run(judge(model), feeds))
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=name)
+def test_native_code_gives_what_onnxruntime_gives(cell: Recurrent, tmp_path: Path) -> None:
+    model = cell.model()
+    network, expected = redpebble.compile(model, threads=1, cache=tmp_path), judge(model)
+    for steps, batch in CALLS:
+        feeds = cell.feeds(steps, batch)
+        same(network.run(None, feeds), run(expected, feeds))
+
+
+@pytest.mark.parametrize("outputs", [("y",), ("y_h",), ("y_c",), ("y", "y_c"), ("y_h", "y_c")], ids="+".join)
+def test_any_of_the_results_may_be_asked_for(outputs: tuple[str, ...], tmp_path: Path) -> None:
+    cell = Recurrent("LSTM", 9, 4, outputs=outputs, direction="bidirectional")
+    network = redpebble.compile(cell.model(), threads=1, cache=tmp_path)
+    feeds = cell.feeds(4, 3)
+    same(network.run(None, feeds), run(judge(cell.model()), feeds))
+
+
+@pytest.mark.parametrize(("steps", "batch"), [(0, 3), (4, 0), (0, 0)])
+def test_no_steps_leave_the_states_and_no_samples_are_none(steps: int, batch: int, tmp_path: Path) -> None:
+    cell = Recurrent("LSTM", 9, 4, starts=2)
+    network, feeds = redpebble.compile(cell.model(), threads=1, cache=tmp_path), cell.feeds(steps, batch)
+    every, *last = network.run(None, feeds)
+    assert every.shape == (steps, 1, batch, 9)
+    if not steps:
+        same(last, [feeds["h0"], feeds["c0"]])
+
+
+def test_a_step_a_call_gives_what_all_steps_in_one_call_give(tmp_path: Path) -> None:
+    cell = Recurrent("LSTM", 24, 10, starts=2)
+    network, feeds = redpebble.compile(cell.model(), threads=1, cache=tmp_path), cell.feeds(6, 2)
+    states = {"h0": feeds["h0"], "c0": feeds["c0"]}
+    for step in feeds["x"]:
+        _, states["h0"], states["c0"] = network.run(None, {"x": step[np.newaxis], **states})
+    same([states["h0"], states["c0"]], network.run(None, feeds)[1:])
+
+
+def test_threads_share_samples(tmp_path: Path) -> None:
+    cell = Recurrent("GRU", 40, 20)
+    network, feeds = redpebble.compile(cell.model(), threads=2, cache=tmp_path), cell.feeds(5, 150)
+    same(network.run(None, feeds), run(judge(cell.model()), feeds))
+
+
+def test_samples_first_is_the_same_with_other_axes(tmp_path: Path) -> None:
+    cell = Recurrent("GRU", 12, 7, starts=1, direction="bidirectional")
+    model = cell.model()
+    feeds, expected = cell.feeds(5, 3), judge(model)
+    every, last = run(expected, feeds)
+    (node,) = model.graph.node
+    node.attribute.append(onnx.helper.make_attribute("layout", 1))
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    for value, sizes in (("x", ("batch", "steps", 7)), ("h0", ("batch", 2, 12))):
+        (found,) = [one for one in model.graph.input if one.name == value]
+        found.CopyFrom(onnx.helper.make_tensor_value_info(value, onnx.TensorProto.FLOAT, sizes))
+    network = redpebble.compile(model, threads=1, cache=tmp_path)
+    swapped = {key: array.swapaxes(0, 1) for key, array in feeds.items()}
+    same(network.run(None, swapped), [every.transpose(2, 0, 1, 3), last.transpose(1, 0, 2)])
+
+
+@pytest.mark.parametrize(
+    ("cell", "reason"),
+    [
+        (Recurrent("LSTM", 4, 3, attributes={"input_forget": 1}), "expected input_forget=0, got 1"),
+        (
+            Recurrent("RNN", 4, 3, attributes={"activations": ["Affine"], "activation_alpha": [1.0]}),
+            "expected activations of elu, hardsigmoid, leakyrelu, relu, sigmoid, softplus, tanh, got Affine",
+        ),
+    ],
+)
+def test_what_has_no_code_is_refused_by_name(cell: Recurrent, reason: str) -> None:
+    with pytest.raises(redpebble.ModelError, match=rf"node 'cell'.*{reason}"):
+        redpebble.compile(cell.model())
