@@ -140,14 +140,18 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             MergeEqualUnits(),  # dropping may have made columns equal
             ReorderChannels(),  # of those that are left
             CanonicalizePass(),  # constants nobody uses any more
-            # layers and loops are for code; a node of ONNX is written as it was
-            lambda options: ExpandRecurrences() if options.goal == "compile" else None,
             Sparsify(),  # last: all of the above changes the density
             lambda options: Associate.on(options.machine),  # by the prices of weights as they are stored now
             # by samples of the inputs, on request: bytes take a quarter of the room and of the time
             _quantize,
             DiscoverStructure(),  # rows that read the same inputs make kernels possible that no random mask has
         ),
+    ),
+    Stage(
+        "expand",
+        (ExpandRecurrences(),),  # layers and loops are for code; in a file they stay the node that they were
+        goals=("compile",),
+        needed_for=("compile",),
     ),
     Stage(
         "arrange",

@@ -51,6 +51,7 @@ PIPELINES = (
     "compile",
     "optimize",
     "simplify",
+    "expand",
     "arrange",
     "choose",
     "flatten",

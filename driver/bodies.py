@@ -17,7 +17,7 @@ from ..export.save_model import model_bytes
 from ..export.sparse_networks.node_and_function import allow_functions
 from ..frontend.reading.raised_opset import raise_opset, raising_obstacle
 
-LAYERS: Final = frozenset({"MatMul", "Gemm"})
+LAYERS: Final = frozenset({"GRU", "Gemm", "LSTM", "MatMul", "RNN"})
 
 Found = TypeVar("Found")
 

@@ -14,12 +14,14 @@ from ..dialect.ops.attention import Attention
 from ..dialect.ops.foreign import ForeignOp
 from ..dialect.ops.graphs import OverEdgesOp
 from ..dialect.ops.layers import LinearOp
+from ..dialect.ops.recurrences import RecurrenceOp
 from ..dialect.ops.sparse_network import SparseNetworkOp
 from ..dialect.provenance import node_key, value_name
 from ..export.sparse_networks.node_format import DOMAIN
 from ..frontend.import_model import Imported
 from ..frontend.multiply_adds import MULTIPLYING, NodeWork, work_of_nodes
 from ..frontend.operators.quantized import NO_KERNEL_OF_BYTES, YIELDS_CODES
+from ..frontend.operators.recurrences import NO_KERNEL
 from ..frontend.operators.table import LAYERS
 from ..frontend.sparse_weights import LEAST_ZEROS, all_dense, weight_zeros
 from ..frontend.translation import NO_CONVOLUTION, NO_MOVES, node_identity
@@ -33,8 +35,6 @@ VAGUE: Final = frozenset({"", UNKNOWN_OPERATOR, YIELDS_CODES})
 
 PRODUCTS_OF_CODES: Final = frozenset({"ConvInteger", "MatMulInteger", "QGemm", "QLinearMatMul"})
 """Operators that are part of a layer, which is made where floats are made of what they yield."""
-
-NO_KERNEL: Final = "no sparse kernel is predicted to be faster for every batch"
 
 NO_NEIGHBOUR: Final = "no sparse layer reads or feeds it"
 
@@ -259,7 +259,9 @@ def _left(module: ModuleOp, imported: Imported) -> Iterator[tuple[int, str]]:
         if isinstance(op, ForeignOp):
             node_index = op.position.value.data
             yield node_index, imported.reasons.get(node_index, "")
-        elif isinstance(op, LinearOp | Attention | OverEdgesOp) and not isinstance(op.parent_op(), SparseNetworkOp):
+        elif isinstance(op, LinearOp | Attention | OverEdgesOp | RecurrenceOp) and not isinstance(
+            op.parent_op(), SparseNetworkOp
+        ):
             node_index = positions.get(node_key(op))
             if node_index is None:
                 node_index = _layer_before(yielding.get(value_name(op.results[0])), nodes, positions)
@@ -279,6 +281,6 @@ def _layer_before(node_index: int | None, nodes: Sequence[onnx_ir.Node], positio
 
 
 def _reason(op: Operation) -> str:
-    if isinstance(op, LinearOp) and op.kernel is not None and op.times is None:
+    if isinstance(op, RecurrenceOp) or (isinstance(op, LinearOp) and op.kernel is not None and op.times is None):
         return NO_KERNEL
     return NO_NEIGHBOUR

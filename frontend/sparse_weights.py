@@ -35,10 +35,13 @@ CONVOLUTIONS: Final[Mapping[tuple[str, str], Places]] = {
 
 LAYERS: Final[Mapping[tuple[str, str], Places]] = {
     **CONVOLUTIONS,
+    ("", "GRU"): Places((1, 2)),
     ("", "Gemm"): Places((0, 1)),
+    ("", "LSTM"): Places((1, 2)),
     ("", "MatMul"): Places((0, 1)),
     ("", "MatMulInteger"): Places((1,), 3),
     ("", "QLinearMatMul"): Places((3,), 5),
+    ("", "RNN"): Places((1, 2)),
     ("com.microsoft", "Attention"): Places((1,)),
     ("com.microsoft", "DynamicQuantizeMatMul"): Places((1,), 3),
     ("com.microsoft", "MatMulIntegerToFloat"): Places((1,), 5),
@@ -133,7 +136,8 @@ def weight_zeros(node: "onnx_ir.Node", version: int) -> float | None:
     if places.zero >= 0:
         axis = 0 if (node.domain, node.op_type) in CONVOLUTIONS else -1
         return zero_share(inputs[places.weights[0]], inputs[places.zero], version, axis)
-    for value in filter(None, inputs[:2]):
+    first, last = min(places.weights), max(places.weights)
+    for value in filter(None, inputs[first : last + 1]):
         if is_constant(value, version):
             return zero_share(value, None, version)
         source = value.producer() if is_dequantized(value) else None

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import ClassVar, Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, StringAttr, UnitAttr, f64
 from xdsl.ir import Block, Operation, Region, SSAValue
@@ -27,6 +29,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..attributes.activations import ActivationAttr
 from ..tensors import DENSE_TENSOR, DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
 from .axis_maps import Axes, AxisMap, HasAxisMap, RowMajor, own_axes
+from .constants import constant_array
 from .foreign import ForeignType
 from .regions import verify_operands, verify_yield, yielded_by
 
@@ -166,6 +169,12 @@ class RecurrenceOp(IRDLOperation):
     def hidden(self) -> int:
         """Values of a state of one direction."""
         return shape_of(self.recurrent)[2]
+
+    @property
+    def weight_arrays(self) -> list[NDArray[np.float32]]:
+        """The weights of inputs and of states, as far as they are constants."""
+        arrays = (constant_array(value) for value in (self.weight, self.recurrent))
+        return [array for array in arrays if array is not None]
 
     @property
     def starts(self) -> list[SSAValue]:

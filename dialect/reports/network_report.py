@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
@@ -14,6 +15,7 @@ from ..ops.elementwise import ActivateOp, AddOp, ConvertOp, MulOp
 from ..ops.images import Conv2dOp, Depthwise2dOp, QuantizedConv2dOp, image_shape
 from ..ops.layers import LinearOp
 from ..ops.movement import ConcatOp, ReshapeOp, SplitOp
+from ..ops.recurrences import RecurrenceOp
 from ..ops.sparse_network import SparseNetworkOp
 from ..provenance import node_name
 from ..tensors import shape_of
@@ -74,10 +76,15 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
     linears = [layer for layer in layers if isinstance(layer, LinearOp)]
     connections = sum(map(_connections, weights))
     possible = sum(inputs * outputs for inputs, outputs in map(shape_of, weights))
+    recurrent = [
+        array for inner in op.body.block.ops if isinstance(inner, RecurrenceOp) for array in inner.weight_arrays
+    ]
+    connections += sum(int(np.count_nonzero(array)) for array in recurrent)
+    possible += sum(array.size for array in recurrent)
     return NetworkReport(
         name=node_name(op) or f"network_{index}",
         operators=sum(1 for inner in op.body.block.ops if inner.results and not isinstance(inner, ConvertOp)),
-        layers=len(weights),
+        layers=len(weights) + len(recurrent),
         connections=connections,
         density=connections / possible if possible else 0.0,
         reason=op.reason.data,

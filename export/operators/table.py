@@ -16,6 +16,7 @@ from .layers import LAYERS_EMITTERS
 from .movement import MOVEMENT_EMITTERS
 from .normalization import NORMALIZATION_EMITTERS
 from .quantized import QUANTIZED_EMITTERS
+from .recurrences import RECURRENCE_EMITTERS
 
 EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
     {
@@ -27,6 +28,7 @@ EMITTERS: Final = ExtensibleTable[type[Operation], Emitter](
         **IMAGES_EMITTERS,
         **GRAPHS_EMITTERS,
         **MOVEMENT_EMITTERS,
+        **RECURRENCE_EMITTERS,
     }
 )
 

@@ -13,7 +13,7 @@ from ...frontend.operators.attributes import MICROSOFT
 from ...sparse.csr import CscMatrix
 from ..original import Array
 
-Attribute = int | float | str | Sequence[int] | ir.TensorProtocol
+Attribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str] | ir.TensorProtocol
 
 
 class Constants(Protocol):

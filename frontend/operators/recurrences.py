@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.recurrences import CELLS, DIRECTIONS, Cell, RecurrenceInputs, RecurrenceOp
+from ...sparse.densities import STORED_SPARSE
 from ..folding.known_sizes import is_known, shape_words
 from .conversion import Conversion, Converter, NotCovered
 
@@ -28,6 +29,9 @@ ACTIVATIONS: Final = MappingProxyType[str, tuple[str, tuple[float, ...]]](
 """Word of an operator, in lower case -> the activation, and alpha and beta where it has them and they are left out."""
 
 STEPS_RANK: Final = 3
+
+NO_KERNEL: Final = "no sparse kernel is predicted to be faster for every batch"
+"""The reason of a layer that more zeros would make faster."""
 
 
 def _convert(kind: str, conversion: Conversion) -> Sequence[SSAValue]:
@@ -101,7 +105,12 @@ def _weights(conversion: Conversion) -> tuple[NDArray[np.float32], NDArray[np.fl
         raise NotCovered(f"expected weights of rank 3, got {weight.ndim} and {recurrent.ndim}")
     if conversion.scope.all_native:
         return weight, recurrent
-    raise NotCovered("it stays with the runtime")
+    if not conversion.scope.has_networks:
+        raise NotCovered("there are no sparse networks")
+    density = min(np.count_nonzero(one) / max(1, one.size) for one in (weight, recurrent))
+    if density >= STORED_SPARSE:
+        raise NotCovered(NO_KERNEL)
+    return weight, recurrent
 
 
 def _samples_second(conversion: Conversion, x: SSAValue, *, swapped: bool) -> SSAValue:

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final, NamedTuple
 
+import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, StringAttr, f64
@@ -45,6 +46,7 @@ from ...dialect.ops.graphs import EdgeListOp, OverEdges, OverEdgesOp, SortEdgesO
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
 from ...dialect.ops.layers import LinearOp, float_layers
 from ...dialect.ops.movement import ReshapeOp
+from ...dialect.ops.recurrences import RecurrenceOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.provenance import VALUES, node_name, set_provenance, take_value_names, value_name
@@ -73,6 +75,7 @@ from ..images.image_layers import (
 from ..kernels.kernels_at_rows import ANY_ROWS, ChosenKernels, gains
 from ..rewriting.outline import computing_ops, outline
 from ..rewriting.replacing import pass_on
+from .recurrence_gain import recurrence_gains
 
 # Ends of sparse networks that stay with the runtime: what it computes in less time, where leaving it costs no more.
 
@@ -147,7 +150,7 @@ def _ends(op: Operation, ops: Collection[Operation]) -> bool:
     return all(use.operation not in ops for result in op.results for use in result.uses)
 
 
-LAYERS: Final = LinearOp | Conv2dOp | QuantizedConv2dOp | OverEdgesOp
+LAYERS: Final = LinearOp | Conv2dOp | QuantizedConv2dOp | OverEdgesOp | RecurrenceOp
 """Ops after which a network is called."""
 
 SMALL_DENSE: Final = 4096
@@ -206,6 +209,9 @@ def _form_networks(func: FuncOp, known: _Known) -> None:
     weight_bytes = sum(_weight_bytes(op) for op in float_layers(ops))
     gaining = {op for op in ops if _gains(op, rows, weight_bytes, known)}
     counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
+    # a recurrence is a network of its own: no other op has rows of steps and of states
+    recurrences = (op for op in ops if isinstance(op, RecurrenceOp) and op in gaining)
+    counts |= {op: Size.symbol(f"%recurrence {number}") for number, op in enumerate(recurrences)}
 
     def is_dear(op: ActivateOp | Activated) -> bool:
         # of rows that nobody knows there is one at least
@@ -298,7 +304,7 @@ def _result_shapes(
 def _count(op: Operation, rows: Rows, gaining: Set[Operation]) -> Size | None:
     """Return the number of rows of an op that a sparse network may hold, else None."""
     # a network sorts its edges itself: numbers of nodes do not leave it
-    if isinstance(op, ForeignOp | SparseNetworkOp | EdgeListOp | SortEdgesOp) or not op.results:
+    if isinstance(op, ForeignOp | SparseNetworkOp | EdgeListOp | SortEdgesOp | RecurrenceOp) or not op.results:
         return None
     if isinstance(op, Attention):
         return rows.count(op.q) if len({rows.leading(value) for value in (op.q, op.k, op.v)}) == 1 else None
@@ -388,6 +394,9 @@ def _gains(op: Operation, rows: Rows, weight_bytes: float, known: _Known) -> boo
     if isinstance(op, LinearOp):
         # layers on codes that gain nothing were left to the runtime
         return op.times is not None or _has_sparse_kernels(op, rows, weight_bytes, known)
+    if isinstance(op, RecurrenceOp):
+        steps, samples, _ = rows.shapes[op.x]
+        return recurrence_gains(op, steps, samples, known.machine)
     return isinstance(op, OverEdgesOp)
 
 
@@ -446,6 +455,11 @@ def _reason(ops: Sequence[Operation], gaining: set[Operation]) -> str:
     if graphs:
         edges = sum(len(op.edges.values) for op in graphs)
         return f"{len(graphs)} sums over {edges} edges, {len(linear)} layers"
+    recurrences = [op for op in ops if isinstance(op, RecurrenceOp)]
+    if recurrences:
+        arrays = [array for op in recurrences for array in op.weight_arrays]
+        share = sum(map(np.count_nonzero, arrays)) / max(1, sum(array.size for array in arrays))
+        return f"{len(recurrences)} {recurrences[0].kind.data}, {share:.3f} of the work"
     weights = [op.weight for op in linear]
     sparse = len(gaining.intersection(linear))
     connections = sum(connection_count(weight) for value in weights if (weight := weight_of(value)) is not None)

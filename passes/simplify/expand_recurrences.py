@@ -17,7 +17,8 @@
 
 What reads the inputs alone is done for all steps at once: weights are read once for a tile of many steps. Only what
 waits for the step before is in the loop, whose weights stay in the cache if it holds them. Gates lie side by side, so
-that one activation runs over all that share it. Directions are loops of their own, put side by side behind.
+that one activation runs over all that share it. Directions are loops of their own, put side by side behind. The weights
+are stored as `pebble-sparsify` stores those of other layers.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,6 +43,7 @@ from ...dialect.ops.regions import YieldOp
 from ...dialect.provenance import origin_of, set_provenance, value_name
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.replacing import pass_on
+from .sparsify import Sparsify
 
 Array = NDArray[np.float32]
 Op = TypeVar("Op", bound=Operation)
@@ -55,10 +57,12 @@ class ExpandRecurrences(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for candidate in list(op.walk()):
-            if isinstance(candidate, RecurrenceOp) and all(map(_is_known, _parameters(candidate))):
-                _expand(candidate)
-        erase_unused(op.body)
+        found = [one for one in op.walk() if isinstance(one, RecurrenceOp) and all(map(_is_known, _parameters(one)))]
+        for candidate in found:
+            _expand(candidate)
+        if found:
+            erase_unused(op.body)
+            Sparsify().apply(ctx, op)
 
 
 def _parameters(op: RecurrenceOp) -> Sequence[SSAValue | None]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
@@ -134,3 +135,93 @@ def test_samples_first_is_the_same_with_other_axes(tmp_path: Path) -> None:
 def test_what_has_no_code_is_refused_by_name(cell: Recurrent, reason: str) -> None:
     with pytest.raises(redpebble.ModelError, match=rf"node 'cell'.*{reason}"):
         redpebble.compile(cell.model())
+
+
+GAINING = (
+    Recurrent("LSTM", 192, 96, density=0.08, direction="bidirectional", starts=2),
+    Recurrent("GRU", 192, 64, density=0.08, attributes={"linear_before_reset": 1}),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cell", GAINING, ids=name)
+def test_a_session_runs_a_sparse_recurrence_as_our_node(cell: Recurrent) -> None:
+    model = cell.model()
+    result = redpebble.optimize(model)
+    assert [node.op_type for node in onnx_ir.to_proto(result.model).graph.node] == ["SparseNetwork_0"]
+    before = redpebble.counters()["networks_as_functions"]
+    session, expected = redpebble.session(model), judge(model)
+    for steps, batch in CALLS:
+        feeds = cell.feeds(steps, batch)
+        same(run(session, feeds), run(expected, feeds))
+    assert redpebble.counters()["networks_as_functions"] == before
+
+
+def test_the_function_of_a_recurrence_is_the_node_that_it_was() -> None:
+    cell = Recurrent("LSTM", 160, 96, density=0.1, peepholes=True, starts=2, attributes={"clip": 2.0})
+    model = onnx_ir.to_proto(redpebble.optimize(cell.model()).model)
+    (function,) = model.functions
+    (before,), (after,) = cell.model().graph.node, function.node
+    stated = {one.name: onnx.helper.get_attribute_value(one) for one in after.attribute}
+    assert stated == {one.name: onnx.helper.get_attribute_value(one) for one in before.attribute}
+    # without our library, onnxruntime runs the function
+    feeds = cell.feeds(4, 3)
+    same(run(judge(model), feeds), run(judge(cell.model()), feeds))
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [Recurrent("LSTM", 160, 96, density=0.9), Recurrent("GRU", 8, 8, density=0.5)],
+    ids=["dense", "small"],
+)
+def test_a_recurrence_that_gains_nothing_stays(cell: Recurrent) -> None:
+    nodes = onnx_ir.to_proto(redpebble.optimize(cell.model()).model).graph.node
+    assert [node.op_type for node in nodes] == [cell.operator]
+
+
+def test_a_portable_file_keeps_the_node() -> None:
+    nodes = onnx_ir.to_proto(redpebble.optimize(GAINING[0].model(), target="portable").model).graph.node
+    assert [node.op_type for node in nodes] == ["LSTM"]
+
+
+@pytest.mark.slow
+def test_layers_around_a_recurrence_are_taken_beside_it(tmp_path: Path) -> None:
+    model = stacked()
+    result = redpebble.optimize(model)
+    left = [node.op_type for node in onnx_ir.to_proto(result.model).graph.node if node.domain == ""]
+    assert not {"LSTM", "GRU", "MatMul"} & set(left)
+    network, session, expected = redpebble.compile(model, cache=tmp_path), redpebble.session(model), judge(model)
+    for steps, batch in ((5, 3), (1, 1)):
+        feeds = {"x": np.random.default_rng(0).standard_normal((batch, steps, 96), np.float32)}
+        for ours in (network.run(None, feeds), run(session, feeds)):
+            same(ours, run(expected, feeds))
+
+
+def stacked() -> onnx.ModelProto:
+    """What torch writes: samples first outside, two recurrences, both directions side by side, a layer of the last."""
+    first = Recurrent("LSTM", 192, 96, density=0.08, direction="bidirectional")
+    second = Recurrent("GRU", 128, 384, density=0.1, attributes={"linear_before_reset": 1}, seed=1)
+    rng = np.random.default_rng(2)
+    head = (rng.standard_normal((128, 256)) * (rng.random((128, 256)) < 0.1)).astype(np.float32)
+    arrays = {"head": head, "sides": np.array([0, 0, 384]), "axis": np.array([1])}
+    for number, cell in enumerate((first, second)):
+        held = {one.name: onnx.numpy_helper.to_array(one) for one in cell.model().graph.initializer}
+        arrays |= {f"{key}{number}": array for key, array in held.items()}
+    nodes = [
+        onnx.helper.make_node("Transpose", ["x"], ["steps"], perm=[1, 0, 2]),
+        onnx.helper.make_node("LSTM", ["steps", "w0", "r0", "b0"], ["y0"], hidden_size=192, direction="bidirectional"),
+        onnx.helper.make_node("Transpose", ["y0"], ["sides0"], perm=[0, 2, 1, 3]),
+        onnx.helper.make_node("Reshape", ["sides0", "sides"], ["rows0"]),
+        onnx.helper.make_node("GRU", ["rows0", "w1", "r1", "b1"], ["y1"], hidden_size=128, linear_before_reset=1),
+        onnx.helper.make_node("Squeeze", ["y1", "axis"], ["rows1"]),
+        onnx.helper.make_node("MatMul", ["rows1", "head"], ["scores"]),
+        onnx.helper.make_node("Transpose", ["scores"], ["y"], perm=[1, 0, 2]),
+    ]
+    graph = onnx.helper.make_graph(
+        nodes,
+        "stacked",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["batch", "steps", 96])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, ["batch", "steps", 256])],
+        [onnx.numpy_helper.from_array(array, key) for key, array in arrays.items()],
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
