@@ -147,7 +147,7 @@ def test_a_terminal_gets_no_large_constants(
         ),
         (
             ["--stop-after", "x", "x.mlir"],
-            "error: stage: expected one of simplify, arrange, choose, flatten, ",
+            "error: stage: expected one of simplify, expand, arrange, choose, flatten, ",
         ),
         (
             ["-p", "canonicalize{x=1}", "x.mlir"],
