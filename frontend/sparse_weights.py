@@ -29,6 +29,7 @@ class Places(NamedTuple):
 CONVOLUTIONS: Final[Mapping[tuple[str, str], Places]] = {
     ("", "Conv"): Places((1,)),
     ("", "ConvInteger"): Places((1,), 3),
+    ("", "ConvTranspose"): Places((1,)),
     ("", "QLinearConv"): Places((3,), 5),
 }
 """Layers on images."""

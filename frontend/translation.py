@@ -37,7 +37,7 @@ from .operators.onnx_types import describe, dimension_names, pebble_type
 from .operators.quantized_operands import stated_codes
 from .operators.scope import ValueScope
 from .operators.shape_inference import Inferred, infer_types
-from .operators.table import CONVERTERS, LEFT
+from .operators.table import CONVERTERS
 from .reading.free_axes import size_options
 from .sparse_weights import graph_of, has_sparse_convolution
 
@@ -216,8 +216,6 @@ class _Translation:
     def _convert(self, node: onnx_ir.Node) -> None:
         """Emit what the table's converter makes of a node, or nothing at all."""
         converter = CONVERTERS.get((node.domain, node.op_type))
-        if converter is None and (node.domain, node.op_type) in LEFT:
-            raise NotCovered(f": {LEFT[node.domain, node.op_type]}")
         if converter is None or node.op_identifier() in self._model.functions:
             instead = "" if self._keep_foreign else ": no native code, a session leaves it to onnxruntime"
             raise NotCovered(f" is not covered{instead}")

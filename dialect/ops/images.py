@@ -6,7 +6,7 @@ Images are [N, C, H, W], or [N, C, W]: of one row each.
 from typing import ClassVar, Literal
 
 from typing_extensions import override
-from xdsl.dialects.builtin import FloatAttr, StringAttr, f64
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -337,10 +337,72 @@ class Resample2dOp(IRDLOperation):
         _verify_result(self.result, shape_like(self.x, channels, self.rows.size, self.columns.size))
 
 
+@irdl_op_definition
+class Interleave2dOp(IRDLOperation):
+    """Channels that become pixels: x [N, rows columns C, H, W], result [N, C, H', W'], cut to its size.
+
+    Pixel (rows i + a, columns j + b) of channel c is pixel (i, j) of channel (a columns + b) C + c, or of channel
+    c rows columns + a columns + b where those of one result stand together (`together`).
+
+    ```mlir
+    %y = pebble.interleave2d %x by [2, 2] together false : (tensor<?x8x2x2xf32>) -> tensor<?x2x4x3xf32>
+    ```
+    """
+
+    name = "pebble.interleave2d"
+
+    x = operand_def(DENSE_TENSOR)
+    by = prop_def(ArrayAttr[IntegerAttr])
+    together = prop_def(BoolAttr)
+    result = result_def(DENSE_TENSOR)
+
+    traits = traits_def(Pure(), ImageAxes())
+    assembly_format: ClassVar = "$x `by` $by `together` $together attr-dict `:` functional-type(operands, results)"
+
+    def __init__(self, x: SSAValue, by: tuple[int, int], size: tuple[int, int], *, together: bool = False) -> None:
+        """Make so many rows and columns of each pixel, of which those within a height and a width are left."""
+        channels = image_shape(x)[1] // (by[0] * by[1])
+        super().__init__(
+            operands=[x],
+            properties={
+                "by": ArrayAttr([IntegerAttr(count, i64) for count in by]),
+                "together": BoolAttr.from_bool(together),
+            },
+            result_types=[f32_tensor(shape_like(x, channels, *size))],
+        )
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """The rows and columns of each pixel."""
+        rows, columns = (one.value.data for one in self.by)
+        return rows, columns
+
+    def channels_of_parts(self) -> list[tuple[int, int]]:
+        """Return the first channel of each part of a pixel, row by row, and from each of its channels to the next."""
+        rows, columns = self.parts
+        channels = image_shape(self.result)[1]
+        return [(part, rows * columns) if self.is_together else (part * channels, 1) for part in range(rows * columns)]
+
+    @property
+    def is_together(self) -> bool:
+        """Whether the channels of one result stand together."""
+        return bool(self.together.value.data)
+
+    def verify_(self) -> None:
+        _verify_image(self.x)
+        if len(self.by) != 2 or min(self.parts) < 1:
+            raise VerifyException(f"expected two numbers from 1 on, got {self.by}")
+        (rows, columns), (_, channels, height, width) = self.parts, image_shape(self.x)
+        _, _, *size = image_shape(self.result)
+        if channels % (rows * columns) or not (0 < size[0] <= rows * height and 0 < size[1] <= columns * width):
+            raise VerifyException(f"expected at most {rows} x {columns} parts of {height}x{width}, got {size}")
+        _verify_result(self.result, shape_like(self.x, channels // (rows * columns), *size))
+
+
 WindowOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp | Pool2dOp
 """Ops that read windows."""
 
-ImageLayerOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp | Pool2dOp | Resample2dOp
+ImageLayerOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp | Pool2dOp | Resample2dOp | Interleave2dOp
 """Ops that only images have."""
 
 

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from ..attributes.activations import ActivationAttr, Floats, activate
 from ..attributes.resampling import ResamplingAttr
 from ..attributes.window import WindowAttr
-from ..ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
+from ..ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp, image_shape
 from .quantized import dynamic_steps, run_dynamic_layer, run_layer
 
 
@@ -64,6 +64,17 @@ def resample2d(op: Resample2dOp, x: Floats) -> Floats:
     for axis, resampling in ((2, op.rows), (3, op.columns)):
         result = _resampled(resampling, result, axis, op.fill.value.data)
     return _ranked(result, x)
+
+
+def interleave2d(op: Interleave2dOp, x: Floats) -> Floats:
+    """Return images whose pixels the channels of `x` are."""
+    (rows, columns), (_, channels, height, width) = op.parts, image_shape(op.result)
+    source = image_of(x)
+    result = np.zeros((len(x), channels, rows * source.shape[2], columns * source.shape[3]), x.dtype)
+    for part, (first, step) in enumerate(op.channels_of_parts()):
+        row, column = divmod(part, columns)
+        result[:, :, row::rows, column::columns] = source[:, first : first + step * channels : step]
+    return _ranked(result[:, :, :height, :width], x)
 
 
 def _resampled(resampling: ResamplingAttr, x: Floats, axis: int, fill: float) -> Floats:

@@ -8,7 +8,7 @@ import onnx_ir as ir
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.resampling import OUTSIDE
-from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
 from ...dialect.tensors import shape_of
 from ..writing.node_builder import Emitter, NodeBuilder
 from .elementwise import emit_activation
@@ -72,6 +72,24 @@ def emit_resample2d(op: Resample2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
     return (value,)
 
 
+def emit_interleave2d(op: Interleave2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """Reshape, Transpose and Reshape; Slice where something is cut off."""
+    (rows, columns), rank, value = op.parts, len(shape_of(op.x)), builder.operand(op.x)
+    (_, channels, *extents), (_, _, height, width) = image_shape(op.result), image_shape(op.x)
+    order = (channels, rows, columns) if op.is_together else (rows, columns, channels)
+    apart = builder.node("Reshape", value, builder.integers([0, *order, height, width]))
+    first = 1 if op.is_together else 3
+    row, column = (2, 3) if op.is_together else (1, 2)
+    turned = builder.node("Transpose", apart, perm=(0, first, 4, row, 5, column))
+    whole = [0, channels, rows * height, columns * width]
+    result = builder.node("Reshape", turned, builder.integers(whole if rank == 4 else [*whole[:2], whole[3]]))
+    if extents != whole[2:]:
+        last, places = (extents, [2, 3]) if rank == 4 else (extents[1:], [2])
+        cut = (builder.integers([0] * len(last)), builder.integers(last), builder.integers(places))
+        result = builder.node("Slice", result, *cut)
+    return (result,)
+
+
 def _conv(builder: NodeBuilder, op: Conv2dOp | Depthwise2dOp, weight: ir.Value, groups: int) -> ir.Value:
     inputs = [builder.operand(op.x), weight]
     if op.bias is not None:
@@ -103,6 +121,7 @@ IMAGES_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
     {
         Conv2dOp: emit_conv2d,
         Depthwise2dOp: emit_depthwise2d,
+        Interleave2dOp: emit_interleave2d,
         Pool2dOp: emit_pool2d,
         Resample2dOp: emit_resample2d,
     }

@@ -37,6 +37,7 @@ HARMLESS: Final[Mapping[Key, Mapping[str, str]]] = MappingProxyType(
         ("", "Cast"): {"round_mode": _OF_FLOAT8, "saturate": _OF_FLOAT8},
         ("", "Conv"): {"kernel_shape": _OF_WEIGHT},
         ("", "ConvInteger"): {"kernel_shape": _OF_WEIGHT},
+        ("", "ConvTranspose"): {"kernel_shape": _OF_WEIGHT},
         ("", "DequantizeLinear"): {"axis": "one scale has no axis, and the weight of a layer is read with its own"},
         (MICROSOFT, "DequantizeLinear"): {"axis": "one scale has no axis"},
         ("", "Dropout"): {"ratio": "outside of training nothing is dropped", "seed": "nothing is dropped"},

@@ -1,6 +1,5 @@
 """Operators that are covered: one table from (domain, operator) to the function that converts a node."""
 
-from types import MappingProxyType
 from typing import Final
 
 from ...foundation.extensible_table import ExtensibleTable
@@ -13,6 +12,7 @@ from .linear import convert_gemm, convert_matmul
 from .message_passing.sums import GRAPH_CONVERTERS
 from .movement import MOVEMENT_CONVERTERS
 from .normalization import NORMALIZATION_CONVERTERS
+from .on_images.interleaving import INTERLEAVING_CONVERTERS
 from .on_images.quantized import convert_quantized_conv, convert_scaled_conv
 from .on_images.resampling import RESAMPLING_CONVERTERS
 from .on_images.windows import IMAGE_CONVERTERS, convert_conv
@@ -37,6 +37,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
         **IMAGE_CONVERTERS,
         ("", "Conv"): quantized_or(convert_conv, convert_quantized_conv),
         **GRAPH_CONVERTERS,
+        **INTERLEAVING_CONVERTERS,
         **MOVEMENT_CONVERTERS,
         **NORMALIZATION_CONVERTERS,
         **QUANTIZED_CONVERTERS,
@@ -50,6 +51,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
 LAYERS: Final = frozenset(
     {
         ("", "Conv"),
+        ("", "ConvTranspose"),
         ("", "Gemm"),
         ("", "MatMul"),
         *FEW_BITS_CONVERTERS,
@@ -61,14 +63,3 @@ LAYERS: Final = frozenset(
     }
 )
 """Operators that become layers or attention; the others alone gain nothing."""
-
-
-LEFT: Final = MappingProxyType(
-    {
-        (
-            "",
-            "ConvTranspose",
-        ): "expected Conv, or Resize before it, got a transposed convolution: it stays with the runtime"
-    }
-)
-"""Operators that look as if they were covered, and the reason why they are not."""

@@ -6,16 +6,16 @@ from llvmlite import ir
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.elementwise import ActivateOp, BinaryOp
-from ...dialect.ops.images import Pool2dOp, Resample2dOp, image_shape
+from ...dialect.ops.images import Interleave2dOp, Pool2dOp, Resample2dOp, image_shape
 from ...dialect.ops.movement import ConcatOp
 from ...kernels.tile_widths import PIXELS
 from ..kernels.elementwise import BinaryForm, activate, binary
 from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import Code
 from ..llvm.flow import call, fold, loop
-from ..llvm.values import FLOAT, FLOAT_BYTES, Bytes, Floats, Number
+from ..llvm.values import FLOAT, FLOAT_BYTES, Bytes, Floats, Ints, Number
 from . import packing
-from .image_code import ImageCode, spreads_in_network
+from .image_code import ImageCode, PixelTable, spreads_in_network
 from .memory import View
 from .movement import blending
 
@@ -76,6 +76,19 @@ def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:
         first = number * PIXELS
         tables = [array.cast(Floats).at(first) for array in arrays]
         call(blending(image.code, taps), image.tile(source, 0), image.tile(target, number), source.channels, tables)
+
+    image.each(target.plane.tiles, tile)
+
+
+def emit_interleaving(image: ImageCode, op: Interleave2dOp) -> None:
+    """Emit the way of channels to the pixels that they become."""
+    source, target = image.memory.views[op.x], image.memory.views[op.result]
+    recipe = partial(packing.interleaved_pixels, source.plane, source.tile_values, target.plane)
+    arrays, distance = image.arrays((op, "pixels"), recipe, op), op.channels_of_parts()[0][1] * PIXELS
+
+    def tile(number: Number) -> None:
+        pixels = PixelTable(image.tile(target, number), arrays[0].cast(Ints), number)
+        image.move(image.tile(source, 0), distance, pixels, target.channels, 0.0)
 
     image.each(target.plane.tiles, tile)
 

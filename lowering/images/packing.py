@@ -10,6 +10,7 @@ from ...dialect.ops.constants import constant_array
 from ...dialect.ops.images import (
     Conv2dOp,
     Depthwise2dOp,
+    Interleave2dOp,
     Pool2dOp,
     QuantizedConv2dOp,
     Resample2dOp,
@@ -89,6 +90,17 @@ def resampled_pixels(plane: Plane, tile_values: int, target: Plane, op: Operatio
             found.append(_distances(positions, tile_values).astype(np.int32))
             shares.append(down.shares[row] * across.shares[column])
     return found if len(found) == 1 else [*found, *shares]
+
+
+def interleaved_pixels(plane: Plane, tile_values: int, target: Plane, op: Operation | None) -> Arrays:
+    """Return for each position where its pixel is, in the first channel of its part."""
+    assert isinstance(op, Interleave2dOp)
+    (rows, columns), firsts = op.parts, np.array([first for first, _ in op.channels_of_parts()])
+    row, column = np.divmod(np.arange(target.tiles * PIXELS), target.pitch)
+    inside = (row < target.height) & (column < target.width)
+    places = _distances(plane.positions(row // rows, column // columns), tile_values)
+    parts = PIXELS * firsts[row % rows * columns + column % columns]
+    return [np.where(inside & (places != NO_PIXEL), places + parts, NO_PIXEL).astype(np.int32)]
 
 
 def minus_infinity_outside(plane: Plane, _: Operation | None) -> list[NDArray[np.float32]]:

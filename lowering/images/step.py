@@ -15,7 +15,15 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.elementwise import ActivateOp, BinaryOp
 from ...dialect.ops.image_network import ImageNetworkOp
-from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp, image_shape
+from ...dialect.ops.images import (
+    Conv2dOp,
+    Depthwise2dOp,
+    Interleave2dOp,
+    Pool2dOp,
+    QuantizedConv2dOp,
+    Resample2dOp,
+    image_shape,
+)
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...kernels.tile_widths import PIXELS
 from ..llvm.flow import call, loop
@@ -28,7 +36,14 @@ from .convolutions import emit_convolution
 from .found_codes import emit_range
 from .geometry import reads_all
 from .image_code import ImageCode, PixelTable
-from .layers import emit_activation, emit_arithmetic, emit_concat, emit_pooling_of_all, emit_resampling
+from .layers import (
+    emit_activation,
+    emit_arithmetic,
+    emit_concat,
+    emit_interleaving,
+    emit_pooling_of_all,
+    emit_resampling,
+)
 from .memory import ops_of, plan_images
 from .movement import moving
 from .quantized import emit_code_mean, emit_entrance, emit_exit, emit_quantized_convolution
@@ -151,6 +166,8 @@ def _emit_layer(image: ImageCode, op: Operation) -> bool:
             emit_pooling(image, op)
         case Resample2dOp():
             emit_resampling(image, op)
+        case Interleave2dOp():
+            emit_interleaving(image, op)
         case ActivateOp():
             emit_activation(image, op)
         case BinaryOp():

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 from xdsl.dialects.builtin import FloatAttr, f64
 
 from ...dialect.attributes.kernels import KernelAttr
-from ...dialect.ops.images import Conv2dOp, image_shape
+from ...dialect.ops.constants import constant_array
+from ...dialect.ops.images import Conv2dOp, Interleave2dOp, image_shape
 from ...dialect.tensors import shape_of
 from ...kernels.dense_work import dense_us
 from ...kernels.families import block_counts
@@ -40,7 +42,20 @@ def dense_convolution_us(conv: Conv2dOp, machine: Machine) -> float:
 
 def _products(conv: Conv2dOp) -> int:
     _, outputs, height, width = image_shape(conv.result)
-    return shape_of(conv.weight)[0] * outputs * height * width
+    count = shape_of(conv.weight)[0] * outputs * height * width
+    reader = conv.result.get_user_of_unique_use()
+    return round(count * _used_taps(conv, reader)) if isinstance(reader, Interleave2dOp) else count
+
+
+def _used_taps(conv: Conv2dOp, reader: Interleave2dOp) -> float:
+    """Return the share of taps that are not zero for all channels, of those of each part of a pixel."""
+    (rows, columns), taps = reader.parts, len(conv.window.taps)
+    matrix = constant_array(conv.weight)
+    if matrix is None:
+        return 1.0
+    parts = matrix.reshape(-1, taps, rows * columns, image_shape(reader.result)[1])
+    used = (parts != 0).any(axis=(0, 3))
+    return np.count_nonzero(used) / used.size
 
 
 def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:

@@ -9,6 +9,7 @@
 %y = pebble.conv2d %x, %w_scaled bias %b_scaled residual %x window <...> activation <relu> : ...
 ```
 
+So do those whose channels become pixels, of what stands behind these.
 What is taken has no other reader. A depthwise convolution takes no sum. Parameters that would overflow are not taken.
 A convolution on codes takes an activation, and then the codes that it is rounded to, which may end where a clip does.
 What has been rounded to codes, or will be by all that read it from elsewhere, is not rounded to the same ones again.
@@ -29,7 +30,7 @@ from ...dialect.attributes.codes import CodesAttr
 from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp
 from ...dialect.ops.foreign import ForeignOp
-from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, spreads_of
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, QuantizedConv2dOp, spreads_of
 from ...dialect.ops.layers import BatchNormOp
 from ...dialect.provenance import keep_value_name
 from ..analysis.per_feature_constants import Affine, affine_of_batch_norm, affine_of_channels
@@ -131,23 +132,36 @@ def _with_reader(conv: Conv2dOp | Depthwise2dOp) -> Conv2dOp | Depthwise2dOp | N
     """Return a convolution that computes what its only reader did; None where it cannot."""
     if conv.activation is not None:
         return None
-    reader = conv.result.get_user_of_unique_use()
+    reader, between = conv.result.get_user_of_unique_use(), None
+    if isinstance(reader, Interleave2dOp):
+        between, reader = reader, reader.result.get_user_of_unique_use()
     made = None
     match reader:
         case ActivateOp():
             conv.activation = reader.activation
             made = conv
         case BatchNormOp():
-            made = _with_affine(conv, affine_of_batch_norm(reader))
+            made = _with_affine(conv, _spread(affine_of_batch_norm(reader), conv, between))
         case BinaryOp():
-            made = _with_affine(conv, affine_of_channels(reader))
-            if made is None and isinstance(reader, AddOp) and isinstance(conv, Conv2dOp):
+            made = _with_affine(conv, _spread(affine_of_channels(reader), conv, between))
+            if made is None and between is None and isinstance(reader, AddOp) and isinstance(conv, Conv2dOp):
                 made = _with_sum(conv, reader)
         case _:
             return None
     if made is not None:
-        absorb(reader, made)
+        absorb(reader, made if between is None else between)
     return made
+
+
+def _spread(affine: Affine | None, conv: Conv2dOp | Depthwise2dOp, between: Interleave2dOp | None) -> Affine | None:
+    """Return the map of a convolution's own channels, where they become pixels before it."""
+    if affine is None or between is None or affine.source is not between.result:
+        return affine
+    parts = between.channels_of_parts()
+    scale, shift = (
+        np.repeat(array, len(parts)) if between.is_together else np.tile(array, len(parts)) for array in affine[1:]
+    )
+    return Affine(conv.result, scale, shift)
 
 
 def _with_affine(conv: Conv2dOp | Depthwise2dOp, affine: Affine | None) -> Conv2dOp | Depthwise2dOp | None:

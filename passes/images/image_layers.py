@@ -12,6 +12,7 @@ from ...dialect.ops.images import (
     Conv2dOp,
     Depthwise2dOp,
     ImageLayerOp,
+    Interleave2dOp,
     Pool2dOp,
     QuantizedConv2dOp,
     Resample2dOp,
@@ -107,7 +108,9 @@ def _is_image(value: SSAValue) -> bool:
 
 def _is_covered(op: Operation) -> bool:
     match op:
-        case QuantizedConv2dOp() | Conv2dOp() | Depthwise2dOp() | Pool2dOp() | Resample2dOp() | ActivateOp():
+        case QuantizedConv2dOp() | Conv2dOp() | Depthwise2dOp() | Pool2dOp() | Resample2dOp() | Interleave2dOp():
+            return True
+        case ActivateOp():
             return True
         case BatchNormOp():
             return affine_of_batch_norm(op) is not None
@@ -248,6 +251,8 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
             return shares.values * MOVED_US * copied * pixels_of(op.x) + shares.taps * _taps_us(op)
         case Resample2dOp():
             return shares.values * MOVED_US * len(op.rows.taps) * len(op.columns.taps) * pixels_of(op.result)
+        case Interleave2dOp():
+            return shares.values * MOVED_US * pixels_of(op.result)
         case ConcatOp() | SplitOp():
             return 0.0
         case ActivateOp() if rounds_to_codes(op) and _ends_elementwise(op):

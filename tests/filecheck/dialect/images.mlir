@@ -16,6 +16,8 @@ func.func @main(%x: tensor<?x4x8x8xf32>, %r: tensor<?x2x4x4xf32>) -> tensor<?x2x
   %most = pebble.pool2d "max" %each window <[2, 2] strides [2, 2] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x4x8x8xf32>) -> tensor<?x4x4x4xf32>
   // CHECK-NEXT: pebble.resample2d %{{.*}} rows <[0, 0, 1, -1]> columns <[0, 0, 3] to [1, 1, 3] shares [0.0, 0.5, 0.0]> fill -1.000000e+00 : (tensor<?x4x4x4xf32>) -> tensor<?x4x4x3xf32>
   %large = pebble.resample2d %most rows <[0, 0, 1, -1]> columns <[0, 0, 3] to [1, 1, 3] shares [0.0, 0.5, 0.0]> fill -1.0 : (tensor<?x4x4x4xf32>) -> tensor<?x4x4x3xf32>
+  // CHECK-NEXT: pebble.interleave2d %x by [2 : i64, 1 : i64] together true : (tensor<?x4x8x8xf32>) -> tensor<?x2x15x8xf32>
+  %pixels = pebble.interleave2d %x by [2, 1] together true : (tensor<?x4x8x8xf32>) -> tensor<?x2x15x8xf32>
   // CHECK-NEXT: pebble.image_network %x threads 2 predicted_us 1.000000e+01 : (tensor<?x4x8x8xf32>) -> tensor<?x2x4x4xf32> {
   %y = pebble.image_network %x threads 2 predicted_us 10.0 : (tensor<?x4x8x8xf32>) -> tensor<?x2x4x4xf32> {
   ^bb0(%a: tensor<?x4x8x8xf32>):

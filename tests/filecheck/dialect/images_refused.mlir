@@ -122,3 +122,11 @@ func.func @main(%x: tensor<?x2x4x4xf32>) {
   }
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<?x4x2x2xf32>) {
+  // CHECK: expected at most 2 x 2 parts of 2x2, got [5, 4]
+  %y = pebble.interleave2d %x by [2, 2] together false : (tensor<?x4x2x2xf32>) -> tensor<?x1x5x4xf32>
+  func.return
+}

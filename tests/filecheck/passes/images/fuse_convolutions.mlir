@@ -98,3 +98,21 @@ func.func @constants(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
   %y = pebble.add %s, %c : (tensor<?x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<?x2x4x4xf32>
   func.return %y : tensor<?x2x4x4xf32>
 }
+
+// -----
+
+// What stands behind channels that become pixels is done before: there each channel has its constant as often as parts.
+// CHECK-LABEL: @pixels
+func.func @pixels(%x: tensor<?x2x4x4xf32>) -> tensor<?x1x8x4xf32> {
+  %w = pebble.constant dense<[[1.0, 0.0], [0.0, 3.0]]> : tensor<2x2xf32>
+  %c = pebble.constant dense<3.0> : tensor<1x1x1xf32>
+  // CHECK: [[B:%.*]] = pebble.constant dense<3.000000e+00> : tensor<2xf32>
+  // CHECK: [[H:%.*]] = pebble.conv2d %x, %w bias [[B]] : tensor<2xf32> window <[1, 1] {{.*}}> activation <relu>
+  // CHECK-NEXT: [[Y:%.*]] = pebble.interleave2d [[H]] by [2 : i64, 1 : i64] together false
+  // CHECK-NEXT: func.return [[Y]]
+  %h = pebble.conv2d %x, %w window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>) -> tensor<?x2x4x4xf32>
+  %p = pebble.interleave2d %h by [2, 1] together false : (tensor<?x2x4x4xf32>) -> tensor<?x1x8x4xf32>
+  %s = pebble.add %p, %c : (tensor<?x1x8x4xf32>, tensor<1x1x1xf32>) -> tensor<?x1x8x4xf32>
+  %y = pebble.activate <relu> %s : (tensor<?x1x8x4xf32>) -> tensor<?x1x8x4xf32>
+  func.return %y : tensor<?x1x8x4xf32>
+}
