@@ -8,16 +8,23 @@ import onnx_ir
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
-from onnx import parser
+from onnx import helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
 import redpebble
+from redpebble.dialect.attributes.schedule import ScheduleAttr
+from redpebble.dialect.ops.tile import TileOp
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.kernels.byte_times import gains
 from redpebble.lowering.quantized.byte_lanes import multiplies_bytes
+from redpebble.options import Options
+from redpebble.pipeline import build
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
+from redpebble.theory.depth_first.depth_first_order import Blocks
+from redpebble.verification.oracle import Oracle
+from tests.support.lowering_modules import native, run_depth_first
 from tests.support.quantized_models import (
     Form,
     dynamically_quantized,
@@ -395,3 +402,37 @@ def test_a_power_of_what_the_runtime_yields_stays_before_a_range_is_found(activa
     ours, plain = redpebble.session(model), onnxruntime.InferenceSession(model.SerializeToString())
     (found,), (expected,) = (session.run(None, {"x": inputs(6, 256)}) for session in (ours, plain))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("way", ["shared", "dead rows", "depth first"])
+def test_what_tiles_do_with_layers_on_codes_gives_the_same_bytes(way: str, tmp_path: Path) -> None:
+    model = onnx_ir.from_proto(quantized(biased_network(), tmp_path, "qdq", "QUInt8", "QInt8"))
+    module = build(model, Options(threads=2, drop_dead_rows=way == "dead rows"))
+    (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
+    if way == "shared":
+        tile.schedule = ScheduleAttr([1, 64], 2, {1: 1e4, 64: 1e6}, {1: 1.0, 64: 1.0})
+    elif way == "dead rows":
+        assert tile.dead_rows is not None
+    else:
+        run_depth_first(tile, range(6), Blocks(4))
+    network, oracle = native(module, host_target(), 2), Oracle(model, exact=True)
+    plain = redpebble.compile(model, cache=False)
+    for rows in (0, 1, 7, 17, 64, 150):
+        x = inputs(rows, 96) * np.random.default_rng(0).random((rows, 1), np.float32)
+        found = network.run(None, {"x": x})[0]
+        assert np.array_equal(found, oracle.run({"x": x})[0])
+        assert np.array_equal(found, plain.run(None, {"x": x})[0])
+
+
+def biased_network() -> onnx.ModelProto:
+    """Return layers whose neurons read those next to them, and are 0 but for large sums."""
+    model = pruned_network([96] * 7, 0.15)
+    own = np.arange(96)
+    near = (own[:, None] - own) % 96 < 5
+    for tensor in model.graph.initializer:
+        array, rng = numpy_helper.to_array(tensor), np.random.default_rng(1)
+        made = near * rng.standard_normal((96, 96)) if array.ndim == 2 else np.full(96, -0.5)
+        tensor.CopyFrom(numpy_helper.from_array(made.astype(np.float32), tensor.name))
+    model.graph.node.append(helper.make_node("Relu", ["y"], ["z"]))
+    model.graph.output[0].name = "z"
+    return model

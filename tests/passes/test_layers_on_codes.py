@@ -10,14 +10,11 @@ from xdsl.passes import ModulePass
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.grouped_layers import GroupedLayersOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.tile_chain import chain_of, weighted_graph_of
 from redpebble.dialect.ops.tile_dead_rows import DeadRowsAttr
-from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.distributed.graph.row_graph import RowGraph
 from redpebble.frontend.errors import UnsupportedModelError
@@ -34,8 +31,8 @@ from redpebble.passes.tiles.form_tiles import FormTiles
 from redpebble.passes.tiles.schedule_network import ScheduleNetwork
 from redpebble.passes.tiles.share_tiles import ShareTiles
 from redpebble.runtime.jit import host_target
-from redpebble.theory.depth_first.depth_first_order import Blocks, order_neurons, positioned_graph
-from tests.support.lowering_modules import Floats, native
+from redpebble.theory.depth_first.depth_first_order import Blocks
+from tests.support.lowering_modules import Floats, native, run_depth_first
 from tests.support.quantized_layers import CODES, RELU, TANH, Layers, best_form_first, inputs
 
 ROWS = 70
@@ -227,10 +224,7 @@ def test_some_layers_run_depth_first(
     layers = Layers([37, 50, 1, 43, 19], codes, activation, sparse=True, quads=SCATTERED)
     plain, module = after(layers, FormTiles()), after(layers, FormTiles())
     (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
-    found = order_neurons(positioned_graph(weighted_graph_of(chain_of(tile.body.block)[first:end]).graph), Blocks(3))
-    order = DepthFirstOrderAttr(found.runs, found.order, found.slots)
-    tile.depth_first = DepthFirstAttr(9, [LayerGroupAttr(range(first, end), "by the test", order)])
-    module.verify()
+    run_depth_first(tile, range(first, end), Blocks(3), width=9)
     x = inputs(150, 37)
     expected, network = results(plain, x), native(module, target, 2)
     if activation is None:

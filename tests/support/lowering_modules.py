@@ -13,12 +13,15 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodeTensor
+from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.schedule import ScheduleAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.regions import YieldOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.ops.tile_chain import chain_of, weighted_graph_of
+from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
 from redpebble.dialect.symbolic_sizes import DIMS, NAME
 from redpebble.dialect.tensors import DYNAMIC, F32Tensor, f32_tensor, shape_of
 from redpebble.lowering.cpu_target import CpuTarget
@@ -26,6 +29,7 @@ from redpebble.lowering.driver import lower
 from redpebble.runtime.jit import emit_object, missing_features
 from redpebble.runtime.network import Network
 from redpebble.sparse.csr import CscMatrix
+from redpebble.theory.depth_first.depth_first_order import Blocks, order_neurons, positioned_graph
 
 Floats = NDArray[np.float32]
 Body = Callable[[Block, Sequence[SSAValue]], Sequence[SSAValue]]
@@ -149,3 +153,12 @@ def native(module: ModuleOp, target: CpuTarget, threads: int = 1) -> Network:
 def object_of(llvm_ir: str, target: CpuTarget) -> bytes:
     """The object file; layers that differ in weights alone have one code."""
     return emit_object(llvm_ir, target)
+
+
+def run_depth_first(tile: TileOp, layers: range, blocks: Blocks, width: int = 1) -> None:
+    """Write one group of layers of a tile that run depth first, in tiles from some width on."""
+    chain = [chain_of(tile.body.block)[number] for number in layers]
+    found = order_neurons(positioned_graph(weighted_graph_of(chain).graph), blocks)
+    order = DepthFirstOrderAttr(found.runs, found.order, found.slots)
+    tile.depth_first = DepthFirstAttr(width, [LayerGroupAttr(layers, "by the test", order)])
+    tile.verify()

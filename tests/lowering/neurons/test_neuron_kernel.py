@@ -9,19 +9,16 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.dialect.attributes.depth_first_order import DepthFirstOrderAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.ops.tile import TileOp
-from redpebble.dialect.ops.tile_chain import chain_of, weighted_graph_of
-from redpebble.dialect.ops.tile_depth_first import DepthFirstAttr, LayerGroupAttr
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
-from redpebble.theory.depth_first.depth_first_order import Blocks, order_neurons, positioned_graph
-from tests.support.lowering_modules import best_target_first, native, tiled
+from redpebble.theory.depth_first.depth_first_order import Blocks
+from tests.support.lowering_modules import best_target_first, native, run_depth_first, tiled
 
 ACTIVATIONS = (ActivationAttr("relu"), None, ActivationAttr("tanh"), ActivationAttr("leaky_relu", (0.1,)))
 
@@ -46,20 +43,10 @@ def layers(widths: Sequence[int], density: float, rng: np.random.Generator) -> M
     return tiled([f32_tensor((DYNAMIC, widths[0]))], body, (1, 8, 64))
 
 
-def run_depth_first(module: ModuleOp, blocks: Blocks) -> None:
-    """Write one group of all layers on the tile of a module."""
-    (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
-    chain = chain_of(tile.body.block)
-    found = order_neurons(positioned_graph(weighted_graph_of(chain).graph), blocks)
-    order = DepthFirstOrderAttr(found.runs, found.order, found.slots)
-    group = LayerGroupAttr(range(len(chain)), "by the test", order)
-    tile.depth_first = DepthFirstAttr(1, [group])
-    module.verify()
-
-
 def assert_agrees(widths: Sequence[int], density: float, target: CpuTarget, seed: int) -> None:
     reference, module = (layers(widths, density, np.random.default_rng(seed)) for _ in range(2))
-    run_depth_first(module, Blocks(1 + seed % 5))
+    (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
+    run_depth_first(tile, range(len(widths) - 1), Blocks(1 + seed % 5))
     compiled = native(module, target)
     for batch in (0, 1, 7, 70):
         x = np.random.default_rng(seed + batch).standard_normal((batch, widths[0])).astype(np.float32)
