@@ -23,7 +23,7 @@ from ..frontend.multiply_adds import MULTIPLYING, NodeWork, work_of_nodes
 from ..frontend.operators.quantized import NO_KERNEL_OF_BYTES, YIELDS_CODES
 from ..frontend.operators.recurrences import NO_KERNEL
 from ..frontend.operators.table import LAYERS
-from ..frontend.sparse_weights import LEAST_ZEROS, all_dense, weight_zeros
+from ..frontend.sparse_weights import CONVOLUTIONS, LEAST_ZEROS, all_dense, weight_zeros
 from ..frontend.translation import NO_CONVOLUTION, NO_MOVES, node_identity
 from ..passes.deployment.form_sparse_networks import LEFT
 
@@ -46,6 +46,10 @@ NOT_FASTER: Final = frozenset({NO_KERNEL, NO_KERNEL_OF_BYTES, NO_NEIGHBOUR, NO_C
 
 MOST_BEHIND: Final = 64
 """Nodes between a product of codes and the floats that are made of it."""
+
+
+MOST_REASONS: Final = 2
+"""Reasons in one line: those of most work."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,32 @@ class Placement:
     layers_taken: int = 0
     uncounted: int = 0
     """Nodes that stay and multiply matrices, whose sizes are not known: their work is part of no number here."""
+    convolutions: int = 0
+    """Layers that are convolutions, and those of them that were taken."""
+    convolutions_taken: int = 0
 
     def __str__(self) -> str:
-        """Return the share of the work that was taken, and of the layers."""
-        share = f"{100 * self.share:.0f} % of the multiply-adds"
-        return f"{share}{self.uncounted_text}, {self.layers_taken} of {self.layers} layers"
+        """Return a line: the layers that were taken, their share of the work, and why most of the others stay."""
+        counted = f"{self.counted}, " if self.layers else ""
+        return f"{counted}{100 * self.share:.0f} % of the multiply-adds{self.uncounted_text}{self._left}"
+
+    @property
+    def counted(self) -> str:
+        """The layers that were taken, of how many: `41 of 53 convolutions and 1 of 2 other layers`."""
+        others, name = self.layers - self.convolutions, "other layers" if self.convolutions else "layers"
+        parts = [f"{self.convolutions_taken} of {self.convolutions} convolutions"] if self.convolutions else []
+        if others or not parts:
+            parts.append(f"{self.layers_taken - self.convolutions_taken} of {others} {name}")
+        return " and ".join(parts)
+
+    @property
+    def _left(self) -> str:
+        """The operators that stay, most work first, with their reasons; empty where none does."""
+        named = self.stayed[:MOST_REASONS]
+        told = [f"{line.nodes} {line.operator}: {line.reason or UNKNOWN_OPERATOR}" for line in named]
+        more = sum(line.nodes for line in self.stayed[MOST_REASONS:])
+        told += [f"{more} more nodes"] if more else []
+        return "; left: " + ", ".join(told) if told else ""
 
     @property
     def uncounted_text(self) -> str:
@@ -208,6 +233,7 @@ def placement_of(left: NodesLeft, batch: int = 1) -> Placement:
     total, linear = _sum(work.values()), _sum(filter(_is_linear, work.values()))
     linear_left = _sum(filter(_is_linear, outside))
     layers = sum(map(_is_linear, work.values()))
+    convolutions = [index for index, node in enumerate(nodes) if _is_convolution(node) and _work(node, work)]
     weights = sum(done.weights for done in work.values()) - sum(done.weights for done in outside)
     return Placement(
         total,
@@ -221,7 +247,13 @@ def placement_of(left: NodesLeft, batch: int = 1) -> Placement:
         layers,
         layers - sum(map(_is_linear, outside)),
         uncounted,
+        len(convolutions),
+        len({*convolutions} - left.reasons.keys()),
     )
+
+
+def _is_convolution(node: onnx_ir.Node) -> bool:
+    return (node.domain, node.op_type) in CONVOLUTIONS
 
 
 def _dense_zeros(node: onnx_ir.Node, version: int) -> float | None:

@@ -6,6 +6,7 @@ import signal
 import sys
 from typing import Final
 
+from ..foundation.log import LOG
 from .custom_ops.node import one_line
 from .session import fill_cache
 from .session_arguments import Wanted
@@ -22,6 +23,7 @@ def main() -> None:
     with os.fdopen(os.dup(1), "wb", buffering=0) as replies:
         os.dup2(2, 1)  # what libraries print is no reply
         asked = json.loads(requests.readline())
+        LOG.setLevel(asked["level"])  # the cache keeps what is only counted to be logged
         source = asked["path"] or requests.read(asked["bytes"])
         wanted = Wanted(asked["threads"], asked["rows"])
         for line in requests:

@@ -82,6 +82,7 @@ class CompilingProcess:
         content = self._source if isinstance(self._source, bytes) else b""
         path = self._source if isinstance(self._source, str) else ""
         asked = {"path": path, "bytes": len(content), "threads": self._wanted.threads, "rows": self._wanted.rows}
+        asked["level"] = LOG.getEffectiveLevel()
         try:
             _send(self._process.stdin, asked)
             view = memoryview(content)

@@ -21,7 +21,7 @@ from ..export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, OP_TYPE
 from ..foundation.cache_folder import default_folder
 from ..foundation.log import LOG
 from ..foundation.threads import usable_threads
-from ..frontend.reading.axis_names import Axes
+from ..frontend.reading.axis_names import Axes, words_of
 from ..lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
 from ..runtime.jit import host_target
 from ..runtime.store.artefact import Artefact
@@ -142,6 +142,8 @@ class _Ready(NamedTuple):
     """Whether it came from the cache, so that to optimize anew may help."""
     axes: Axes = MappingProxyType({})
     """The axes that code waits for the sizes of."""
+    taken: str = ""
+    """A line on the layers that have code, where it was wanted."""
 
 
 def _opened(
@@ -208,11 +210,12 @@ def _ways(model: "Source", wanted: Wanted, made: list[str]) -> "Iterator[_Ready]
         return
     folder, path = default_folder(), _place(model, wanted)
     content = None if path is None else recalled(path)
-    axes = None if path is None or content is None else _recalled_axes(path)
-    if path is not None and content is not None and axes is not None:
+    note = None if path is None or content is None else _recalled_note(path)
+    if path is not None and content is not None and note is not None:
+        axes, taken = note
         note_use(path)
         if content:
-            LOG.info("the optimized model came from the cache, %s", folder)
+            LOG.info("the optimized model came from the cache, %s%s", folder, f"; {taken}" if taken else "")
             count("models_from_cache")
         else:
             _tell_nothing_taken("no layer is taken, as was found before", axes, wanted)
@@ -238,25 +241,31 @@ def _made_ready(model: "Source", path: Path | None, wanted: Wanted, made: list[s
     # of a model in which nothing can be gained no copy is kept, nor made
     content = b"" if ready.is_original else model_bytes(cast("onnx_ir.Model", ready.model))
     if path is not None and content is not None:
-        keep(path.with_suffix(AXES_SUFFIX), json.dumps(dict(ready.axes)).encode())
+        note = {"axes": dict(ready.axes), "taken": ready.taken}
+        keep(path.with_suffix(NOTE_SUFFIX), json.dumps(note).encode())
         keep(path, content)
         make_room(path.parent, path)
     return ready._replace(model=content) if content else ready
 
 
-AXES_SUFFIX: Final = ".axes"
-"""Suffix of the file in the cache, beside an optimized model, with the axes that code waits for the sizes of."""
+NOTE_SUFFIX: Final = ".note"
+"""Suffix of the file in the cache, beside an optimized model, with the rest of what is known of it."""
 
 
-def _recalled_axes(path: Path) -> Axes | None:
-    content = recalled(path.with_suffix(AXES_SUFFIX))
-    return None if content is None else {name: tuple(words) for name, words in json.loads(content).items()}
+def _recalled_note(path: Path) -> tuple[Axes, str] | None:
+    """Return the axes that code waits for the sizes of, and the line on what was taken."""
+    content = recalled(path.with_suffix(NOTE_SUFFIX))
+    if content is None:
+        return None
+    note = json.loads(content)
+    return {name: tuple(words) for name, words in note["axes"].items()}, note["taken"]
 
 
 def _tell_nothing_taken(why: str, axes: Axes, wanted: Wanted) -> None:
     """Warn that nothing is taken of a model, unless code is made for the sizes of calls."""
     if axes or wanted.sizes:
-        LOG.info("nothing is taken for any sizes: %s", why)
+        waits = f"code waits for the sizes of calls: {', '.join(words_of(axes))}" if axes else "nothing is taken"
+        LOG.info("%s; for all sizes: %s" if axes else "%s: %s", waits, why)
         return
     LOG.warning(NOTHING_TAKEN, why)
     count("models_left")
@@ -331,15 +340,13 @@ def _compiled(model: "Source", wanted: Wanted, made: list[str]) -> _Ready:
     count("optimizing_seconds", time.perf_counter() - begun)
     if not found.networks:
         _tell_nothing_taken(found.obstacle, axes, wanted)
-    elif LOG.isEnabledFor(logging.INFO):  # the work is counted for this line alone
-        LOG.info(
-            "taken: %s; optimized and compiled in %.2f s",
-            found.placement or "an unknown share",
-            time.perf_counter() - begun,
-        )
+    taken = ""
+    if found.networks and LOG.isEnabledFor(logging.INFO):  # the work is counted for this line alone
+        seconds, taken = time.perf_counter() - begun, f"taken: {found.placement or 'an unknown share'}"
+        LOG.info("%s; optimized and compiled in %.2f s", taken, seconds)
     check_written_out(found.model)
     if found.networks:
-        return _Ready(found.model, is_original=False, axes=axes)
+        return _Ready(found.model, is_original=False, axes=axes, taken=taken)
     if isinstance(model, onnx.ModelProto) and model.ByteSize() < PROTOBUF_LIMIT:
         return _Ready(model.SerializeToString(), axes=axes)  # ten times as fast as to write what was read of it
     # reading a model in memory takes too long to do twice

@@ -1,5 +1,6 @@
 """Outcome for a model, in a few lines that a stranger understands: the gain, and why operators were left alone."""
 
+import re
 import textwrap
 from collections.abc import Iterator
 from typing import Final
@@ -13,6 +14,8 @@ from .console.console import console
 
 FIXED_SPACE: Final = "\N{NO-BREAK SPACE}"
 """Between a number and its unit, which are not to be parted by the end of a line."""
+
+BEHIND_NUMBER: Final = r"(?<=\d) "
 
 TEXT_WIDTH: Final = 120
 """Columns of sentences, however wide a table may be."""
@@ -59,7 +62,9 @@ def headline(result: Optimized) -> list[str]:
         unknown = placement.uncounted if placement is not None else 0
         nothing = f"the work of {unknown} nodes cannot be counted" if unknown else "nothing in the model multiplies"
         return [result.obstacle or nothing]
-    gain, taken = result.gain, f"{_percent(placement.share)} of multiply-adds{placement.uncounted_text} taken"
+    counted = f"{re.sub(BEHIND_NUMBER, FIXED_SPACE, placement.counted)}, " if placement.layers else ""
+    taken = f"{counted}{_percent(placement.share)} of multiply-adds{placement.uncounted_text} taken"
+    gain = result.gain
     if gain is None:
         return [f"nothing gains: {result.obstacle}"] if result.obstacle else [taken]
     rows = f"{gain.rows}{FIXED_SPACE}row{'s' * (gain.rows != 1)}" if gain.rows else f"1{FIXED_SPACE}image"

@@ -11,6 +11,7 @@ import redpebble
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.frontend.sparse_weights import weight_zeros
 from redpebble.models.pruned_weights import random_weight
+from tests.support.image_models import ImageModel
 
 WIDTH = 256
 
@@ -45,6 +46,19 @@ def test_each_node_that_stays_has_its_work_and_a_reason() -> None:
     assert [(line.operator, line.nodes, line.multiply_adds) for line in placement.stayed] == [("MatMul", 1, one)] * 2
     assert "expected a constant weight, got two computed operands" in reasons
     assert "dense: 0 % zeros; redpebble prune makes more" in reasons
+
+
+def test_a_line_says_which_layers_were_taken_and_why_others_stay() -> None:
+    net = ImageModel((64, 14, 14), density=0.05)
+    x = net.node("Relu", net.conv("x", (64, 64, 3, 3), pads=[1, 1, 1, 1]))
+    x = net.node("Relu", net.conv(x, (64, 64, 3, 3), pads=[1, 1, 1, 1]))
+    net.density = 1.0
+    rows = net.node("Flatten", net.node("GlobalAveragePool", net.node("LRN", x, size=3)))
+    placement = redpebble.optimize(net.model(net.node("MatMul", rows, net.weights("w", (64, 40))))).placement
+    assert str(placement) == (
+        "2 of 2 convolutions and 0 of 1 other layers, 100 % of the multiply-adds; "
+        "left: 1 MatMul: dense: 0 % zeros; redpebble prune makes more"
+    )
 
 
 def one_layer(zeros: float, width: int = 64) -> onnx.ModelProto:
