@@ -58,6 +58,15 @@ def provider(folder: Path) -> None:
     assert np.isfinite(session.run(None, {session.get_inputs()[0].name: x})[0]).all()
 
 
+def orders(folder: Path) -> None:
+    """The transfers of two orders are counted, by the same compiled loops."""
+    from redpebble.theory import Memory, count_transfers, from_layers, pull_order, push_order
+
+    network = from_layers([np.eye(8, dtype=np.float32), np.ones((8, 3), np.float32)])
+    for order in (pull_order(network), push_order(network)):
+        assert count_transfers(network, order, Memory(5)).reads > 0
+
+
 def commands(folder: Path) -> None:
     """Every command ends with 0, but `run`: MPI needs /dev/shm."""
     from redpebble.tools import main as cli
@@ -94,7 +103,12 @@ def ended(command: Callable[[], None]) -> str | int | None:
     return 0
 
 
-DEEDS: Mapping[str, Callable[[Path], None]] = {"python": in_python, "provider": provider, "commands": commands}
+DEEDS: Mapping[str, Callable[[Path], None]] = {
+    "python": in_python,
+    "provider": provider,
+    "orders": orders,
+    "commands": commands,
+}
 
 if __name__ == "__main__":
     place, cpu, *deeds = sys.argv[1:]

@@ -65,8 +65,9 @@ def model_of(text: str, kind: str, density: float = 0.1) -> onnx.ModelProto:
     model = parser.parse_model(
         text.replace("T[", f"{kind}[").replace("T ", f"{kind} ").replace("ZX", zeros[0]).replace("ZY", zeros[1])
     )
+    # two products of 255 and 64 fit into 16 bits, where onnxruntime adds pairs on CPUs without VNNI
     weights = {
-        name: (rng.integers(-127, 128, shape) * (rng.random(shape) < density)).astype(np.int8)
+        name: (rng.integers(-64, 65, shape) * (rng.random(shape) < density)).astype(np.int8)
         for name, shape in (("w", (64, 32)), ("v", (32, 32)))
     }
     arrays = {**weights, "s": rng.uniform(0.001, 0.02, 32).astype(np.float32), "z": np.zeros(32, np.int8)}
@@ -81,7 +82,7 @@ def codes(kind: str, rows: int = 37) -> Bytes:
 
 
 def outcome(model: onnx.ModelProto, x: Bytes) -> list[Any]:
-    """Return what onnxruntime computes; exactly, where its sums of pairs may saturate."""
+    """Return what onnxruntime computes."""
     return list(
         onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
     )
@@ -127,7 +128,7 @@ def test_native_code_takes_and_yields_bytes(kind: str, density: float) -> None:
     if density == 1.0:
         assert redpebble.optimize(model).networks == ()
     assert np.array_equal(network.bind({"x": x}).run()[0], found)
-    with pytest.raises(ValueError, match=f"dtype float32, expected {kind}"):
+    with pytest.raises(ValueError, match=f"expected dtype {kind}, got float32"):
         network.run(None, {"x": x.astype(np.float32)})
 
 

@@ -30,7 +30,7 @@ def test_networks_compile_and_run_in_a_closed_place_without_avx(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_the_provider_runs_and_the_first_search_says_once_that_it_is_compiled(tmp_path: Path) -> None:
-    said, _ = done(tmp_path, "host", "python", "provider")
+    said, _ = done(tmp_path, "host", "python", "provider", "orders")
     assert said.count(WARNING) == 1
     assert list((tmp_path / "open").iterdir()) == []
 
