@@ -7,6 +7,7 @@ from typing import Final
 from .family import KernelFamily
 from .formats import (
     bfloat_pairs,
+    code_slots,
     count_blocks,
     dense_outputs,
     lookup_rows,
@@ -28,6 +29,7 @@ _ALL: Final = (
     strips.FAMILY,
     sparse_rows.FAMILY,
     bfloat_pairs.FAMILY,
+    code_slots.FAMILY,
 )
 
 FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType({family.name: family for family in _ALL})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,16 @@ SPARSE: Final[tuple[Stored, ...]] = ("sparse", "panels")
 """The layers of a family that reads connections one by one."""
 
 
+class GroupedCodes(NamedTuple):
+    """Entries of a sparse weight as multiples of scales, one for `size` neighbouring inputs of an output."""
+
+    steps: NDArray[np.int64]
+    """[nonzeros], in the order of the weight's entries."""
+    scales: Floats
+    """[outputs, groups]."""
+    size: int
+
+
 @dataclass(frozen=True, eq=False)
 class LayerWeights:
     """The constants of a layer, for `pack`.
@@ -39,6 +49,8 @@ class LayerWeights:
     blocks: int | None = None
     whole: LayerWeights | None = None
     """The layer that these weights are a share of, None for a whole layer: decisions do not depend on threads."""
+    codes: GroupedCodes | None = None
+    """The entries as codes with scales, where inputs may be rounded for them."""
 
     @property
     def density(self) -> float:
@@ -60,7 +72,14 @@ class LayerWeights:
         """Return the same of the outputs from `first` to `end`; panels that lie elsewhere in part are left out."""
         inside = [outputs[((outputs >= first) & (outputs < end)).all(axis=1)] - first for outputs in self.panels]
         weight, bias = _columns(self.weight, first, end), self.bias[first:end]
-        return LayerWeights(weight, bias, inside, self.blocks, self.whole or self)
+        return LayerWeights(weight, bias, inside, self.blocks, self.whole or self, self._codes(first, end))
+
+    def _codes(self, first: int, end: int) -> GroupedCodes | None:
+        """Return the codes of the outputs from `first` to `end`."""
+        if self.codes is None:
+            return None
+        start, stop = self.sparse.pointers[first], self.sparse.pointers[end]
+        return GroupedCodes(self.codes.steps[start:stop], self.codes.scales[first:end], self.codes.size)
 
 
 def _columns(weight: CscMatrix | Floats, first: int, end: int) -> CscMatrix | Floats:
@@ -99,10 +118,13 @@ class KernelFamily:
     """The family that packs the same arrays; empty for none."""
     share: int = SHARE
     """Outputs in a thread's share of a layer are multiples of this."""
-    rounds: bool = False
-    """Whether it rounds inputs and weights to bfloat16: for layers of that precision, on CPUs with its products."""
+    rounds: Literal["", "bf16", "groups"] = ""
+    """What it rounds: inputs and weights to bfloat16, for layers of that precision on CPUs with its products; or groups
+    of inputs to integers of eight bits, for weights that are codes; empty where nothing."""
     block_rule: BlockRule | None = None
     """The rule by which it cuts inputs into blocks, if it does."""
+    prices: Mapping[int, tuple[float, ...]] = field(default_factory=dict[int, tuple[float, ...]])
+    """Prices as those of the default machine by lanes, where they are not fitted: see `Machine.prices_of`."""
     far_features: Callable[[LayerWithPattern, float], float] = features_in_turn
     """The features of x and y that a cache for so many of them does not deliver."""
 

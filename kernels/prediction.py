@@ -11,6 +11,7 @@ from math import hypot, sqrt
 from typing import Final, NamedTuple
 
 from .families import FAMILIES
+from .family import KernelFamily
 from .layer_with_pattern import LayerWithPattern
 from .machine import Machine
 from .measured.neighbours import LEAST_FACTOR, MOST_FACTOR, Example, Place
@@ -33,9 +34,24 @@ def candidates(layer: Layer, width: int, machine: Machine) -> tuple[str, ...]:
         for name, family in FAMILIES.items()
         if width in family.widths
         and layer.stored in family.stored
-        and (not family.rounds or (layer.rounded and machine.bfloat))
-        and machine.prices_of(name)
+        and _may_round(family, layer, machine)
+        and _prices(family, machine)
     )
+
+
+def _may_round(family: KernelFamily, layer: Layer, machine: Machine) -> bool:
+    """Return whether a layer may be rounded as a family does, if it does."""
+    match family.rounds:
+        case "bf16":
+            return layer.rounded and machine.bfloat
+        case "groups":
+            return layer.grouped and not layer.rounded
+        case _:
+            return True
+
+
+def _prices(family: KernelFamily, machine: Machine) -> tuple[float, ...]:
+    return machine.prices_of(family.name) or family.prices.get(machine.lanes, ())
 
 
 def predicted_us(family: str, layer: Layer, width: int, machine: Machine) -> float:
@@ -64,7 +80,7 @@ class Parts(NamedTuple):
 def parts_of(family: str, layer: Layer, width: int, machine: Machine) -> Parts:
     """Return the microseconds of a tile of `width` columns, also of widths without code."""
     work = FAMILIES[family].work(layer, Tile(width, machine.lanes, machine.l1_bytes))
-    *prices, exposure = machine.prices_of(family)
+    *prices, exposure = _prices(FAMILIES[family], machine)
     core = sum(units * price for units, price in zip(work.units, prices, strict=True))
     far, values = exposure * stream_of(work, layer, width, machine), 4 * width * (layer.inputs + layer.outputs)
     far = max(far, machine.memory_ns(work.stream_bytes, layer.other_bytes + work.stream_bytes))

@@ -44,7 +44,15 @@ def likeness_of(layer: Layer) -> Likeness | None:
     touched = _different(outputs * -(-layer.inputs // half) + inputs // half, -(-layer.inputs // half) * layer.outputs)
     read = _different(outputs // NEIGHBOURS * layer.inputs + inputs, (layer.outputs // NEIGHBOURS + 1) * layer.inputs)
     fullest = float(layer.fullest(NEIGHBOURS).sum())
-    measures = (float(layer.connections), fullest, float(touched), float(read), layer.other_bytes, float(layer.rounded))
+    measures = (
+        float(layer.connections),
+        fullest,
+        float(touched),
+        float(read),
+        layer.other_bytes,
+        float(layer.rounded),
+        float(layer.grouped),
+    )
     return Likeness((layer.inputs, layer.outputs), measures)
 
 

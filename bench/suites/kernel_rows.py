@@ -59,7 +59,9 @@ def measured(
 ) -> Iterator[MeasuredLayer]:
     """Yield the times of layers by all families, or by `only` some, that have code for them."""
     families = [
-        family for family in FAMILIES.values() if target.lanes in family.lanes and (not only or family.name in only)
+        family
+        for family in FAMILIES.values()
+        if target.lanes in family.lanes and family.rounds != "groups" and (not only or family.name in only)
     ]
     kernels = [RepeatedKernel(family.name, width) for family in families for width in measured_widths(family)]
     clock = KernelClock(kernels, target)

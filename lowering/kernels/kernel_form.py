@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.constants import SparseConstantOp, constant_array
-from ...kernels.family import LayerWeights
+from ...kernels.family import GroupedCodes, LayerWeights
 from ..llvm.activations import emit_activation
 from ..llvm.vectors import Lanes
 
@@ -27,11 +27,19 @@ def layer_weights(weight: SSAValue, bias: NDArray[np.float32], blocks: int | Non
     if isinstance(weight.owner, SparseConstantOp):
         panels = weight.owner.panels
         members = [] if panels is None else [outputs for _, outputs in panels.panels]
-        return LayerWeights(weight.owner.weight, bias, members, blocks)
+        return LayerWeights(weight.owner.weight, bias, members, blocks, codes=_codes(weight.owner))
     array = constant_array(weight)
     if array is None:
         raise ValueError("weight is no constant")
     return LayerWeights(array, bias, blocks=blocks)
+
+
+def _codes(constant: SparseConstantOp) -> GroupedCodes | None:
+    few_bits = constant.few_bits
+    if few_bits is None or not few_bits.may_round_inputs:
+        return None
+    scales = few_bits.scales.reshape(constant.weight.shape[1], -1)
+    return GroupedCodes(few_bits.steps(constant.weight), scales, few_bits.size)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
 
-from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.constants import SparseConstantOp, few_bits_of
 from ...dialect.ops.layers import LinearOp
 from ...kernels.layer_with_pattern import LayerWithPattern
 from ...kernels.machine import Machine
@@ -77,13 +77,25 @@ def take_measurements(module: ModuleOp) -> list[Measurement]:
 
 
 def layers_of_ops(ops: Sequence[LinearOp]) -> list[Layer]:
-    """Return each op's layer, see `layers_of`, and whether it is rounded.
+    """Return each op's layer, see `layers_of`, and whether and how it may be rounded.
 
     Raises:
         ValueError: a weight is no constant matrix.
     """
     layers = layers_of([op.weight for op in ops])
-    return [replace(layer, rounded=op.is_rounded) for op, layer in zip(ops, layers, strict=True)]
+    return [
+        replace(layer, rounded=op.is_rounded, grouped=may_round_groups(op.weight))
+        for op, layer in zip(ops, layers, strict=True)
+    ]
+
+
+def may_round_groups(weight: SSAValue) -> bool:
+    """Return whether a weight is codes of four bits for which groups of inputs may be rounded."""
+    few_bits = few_bits_of(weight)
+    return few_bits is not None and few_bits.bits == FOUR and few_bits.may_round_inputs
+
+
+FOUR: Final = 4
 
 
 def layers_of(constants: Sequence[SSAValue]) -> list[Layer]:
@@ -142,7 +154,7 @@ def _layer(value: SSAValue, other_bytes: float) -> Layer:
 
 def layer_key(constant: SSAValue, layer: Layer) -> str:
     """Return a name for the pattern of a weight and for how much else is read, the same on every machine."""
-    weight, stored = _weight(constant), f"{layer.stored}, rounded" if layer.rounded else layer.stored
+    weight, stored = _weight(constant), layer.stored + ", rounded" * layer.rounded + ", grouped" * layer.grouped
     digest = hashlib.sha256(
         repr((weight.shape, stored, round(np.log2(1 + layer.other_bytes / OTHER_BYTES_UNIT)))).encode()
     )

@@ -36,7 +36,7 @@ from ...dialect.attributes.kernels import KernelAttr
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp, float_layers
 from ...dialect.provenance import node_name
-from ...kernels.families import block_counts
+from ...kernels.families import FAMILIES, block_counts
 from ...kernels.machine import Machine, MachineOptions
 from ...kernels.similar_layers import Likeness, likeness_of
 from ...kernels.tile_widths import WIDTHS, times_of_rows
@@ -55,6 +55,9 @@ from ..images.convolution_kernels import choose_for_convolutions
 
 WORTH_PACKING: Final = 0.97
 """A family that no wider tile uses is packed for itself, so it has to be faster by more than this."""
+
+WORTH_A_COPY: Final = 2.2
+"""Times as fast as on codes that kernels on floats have to be for many rows to be worth a copy of the weights."""
 
 NAMED: Final = 3
 """The nearest measured layers that a reason names."""
@@ -143,6 +146,8 @@ def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine
 
 def fastest_families(times: LayerTimes) -> dict[int, str]:
     """Return the family for each width, the widest first, as most of a large batch runs there."""
+    if (small := _of_few_bytes(times)) is not None:
+        return {width: small for width, known in times.predicted.items() if small in known}
     chosen: dict[int, str] = {}
     for width in reversed(WIDTHS):
         known = times.measured.get(width, times.predicted[width])
@@ -151,6 +156,19 @@ def fastest_families(times: LayerTimes) -> dict[int, str]:
         fastest = min(known, key=known.__getitem__)
         chosen[width] = fastest if known[fastest] < worth else min(packed, key=known.__getitem__)
     return dict(sorted((chosen | _further(times, chosen)).items()))
+
+
+def _of_few_bytes(times: LayerTimes) -> str | None:
+    """Return the family of weights of few bits where it is the fastest for one row; None for other layers.
+
+    It is taken for all rows then, where one on floats would not be far faster for many: that would read a second copy
+    of the weights, several times as large, and weights are of few bits to be small.
+    """
+    known = {width: times.measured.get(width, times.predicted[width]) for width in WIDTHS}
+    fastest = min(known[1], key=known[1].__getitem__)
+    if FAMILIES[fastest].rounds != "groups":
+        return None
+    return fastest if all(one[fastest] <= WORTH_A_COPY * min(one.values()) for one in known.values()) else None
 
 
 def _further(times: LayerTimes, chosen: Mapping[int, str]) -> dict[int, str]:

@@ -1,11 +1,14 @@
 """Layers of few bits from end to end: native code, sessions, and files that run without our library."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx_ir
 import onnxruntime
 import pytest
 
 import redpebble
+from redpebble.runtime.jit import host_target
 from tests.support.few_bits import FewBits
 
 GAINING = FewBits(512, 96, zeros=0.95, has_bias=True)
@@ -54,3 +57,35 @@ def test_a_dense_one_is_not_written_anew() -> None:
     assert [node.op_type for node in after.graph.node] == ["MatMulNBits"]
     assert optimized.placement is not None
     assert optimized.placement.share == 0
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        FewBits(512, 96, zeros=0.9, accuracy=4),
+        FewBits(500, 65, size=64, zeros=0.6, accuracy=4, has_zeros=True, has_bias=True, rank=3),
+    ],
+    ids=str,
+)
+def test_rounded_inputs_leave_errors_no_larger_than_those_of_onnxruntime(case: FewBits) -> None:
+    session = redpebble.session(case.model)
+    judge = onnxruntime.InferenceSession(case.model.SerializeToString())
+    before = redpebble.counters()
+    for rows in (0, 1, 7, 17):
+        x = np.random.default_rng(rows).standard_normal((rows, 2, case.inputs)[3 - case.rank :], dtype=np.float32)
+        found = np.asarray(session.run(None, {"x": x})[0])
+        truth = case.truth(x)
+        assert found.shape == truth.shape
+        if rows:
+            theirs = np.asarray(judge.run(None, {"x": x})[0])
+            assert np.abs(found - truth).max() <= 1.3 * np.abs(theirs - truth).max()
+    assert redpebble.counters() == before
+
+
+@pytest.mark.skipif(host_target().lanes != 8, reason="prices of other vectors keep floats beside the codes")
+def test_the_small_form_is_all_that_the_cache_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = FewBits(1024, 256, zeros=0.8, accuracy=4)
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path))
+    redpebble.session(case.model)
+    (packed,) = tmp_path.glob("**/*.pebble")
+    assert packed.stat().st_size < 0.56 * case.inputs * case.outputs + (1 << 14)

@@ -1,0 +1,230 @@
+"""`code_slots`: weights of four bits beside the places where their inputs are looked up, in bytes.
+
+Sixteen outputs, a panel, have two slots each in a step of 32 bytes; all slots of a step look up 16 neighbouring inputs.
+A slot is a byte: the input among these 16 in the lowest four bits, the size of the weight in three, its sign in one. A
+weight of more than 7 steps of its scale takes several slots, and a slot without a weight is 0.
+
+The inputs of a unit, 32 neighbours or 16, have a scale together, and so have the weights of an output there. Each panel
+has its units in an order of its own, those with equally many steps one after the other: the end of a loop over a few
+steps is foreseen only if it comes after as many as before.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..family import GroupedCodes, KernelFamily, LayerWeights
+from ..work import Layer, Tile, Work
+
+PANEL_WIDTH: Final = 16
+"""Outputs of a panel."""
+
+LOOKED_UP: Final = 16
+"""Inputs that are looked up in one register."""
+
+SLOTS: Final = 2
+"""Slots of an output in a step."""
+
+STEP_BYTES: Final = PANEL_WIDTH * SLOTS
+
+MOST_IN_SLOT: Final = 7
+"""The largest size of a weight in one slot."""
+
+SIGN_BIT: Final = 128
+
+MOST_OF_UNIT: Final = 257
+"""Sizes of an output's weights in a unit, all together, whose products with inputs up to 127 are 16-bit numbers."""
+
+UNIT: Final = 2 * LOOKED_UP
+
+AT_ONCE: Final = 4
+"""Rows that share a reading of slots."""
+
+PASS_ROWS: Final = 16
+"""Rows that go through a panel before the next one."""
+
+WIDTHS: Final = (1, 2, 3, 4, 8, 12, 16, 24, 32, 48, 64, 96)
+
+GREATEST_SCALE: Final = 32767
+"""The scale of a unit as a multiple of a share of the output's largest."""
+
+PANELS_AT_ONCE: Final = 64
+"""Panels that are packed together, to save memory."""
+
+HEAD_WORDS: Final = 4 * PANEL_WIDTH
+"""Numbers of the panel's outputs (-1 for none), their factors and biases, even outputs first; steps before its own."""
+
+Ids = NDArray[np.int64]
+
+
+class PackedSlots(NamedTuple):
+    """Panels of 16 outputs, packed.
+
+    sizes u32 [2]: units of a panel, inputs of a unit. heads u32 [panels, 64]. units u32 [panels, units]: steps over the
+    first 16 inputs, those over the others in bits 8 to 15, the number of the unit above. scales i16 [panels, units,
+    16]. slots u8 [steps, 32].
+    """
+
+    sizes: NDArray[np.uint32]
+    heads: NDArray[np.uint32]
+    units: NDArray[np.uint32]
+    scales: NDArray[np.int16]
+    slots: NDArray[np.uint8]
+
+
+def pack(weights: LayerWeights) -> PackedSlots:
+    """Return the panels, outputs with most weights first.
+
+    Raises:
+        ValueError: the weights are no codes with a scale for each group.
+    """
+    codes, matrix = weights.codes, weights.sparse
+    if codes is None:
+        raise ValueError("expected codes with a scale for each group of inputs, got floats")
+    inputs, outputs = matrix.shape
+    unit = unit_of(codes, matrix.columns, matrix.rows)
+    units = -(-inputs // unit)
+    order = np.argsort(-np.diff(matrix.pointers), kind="stable")
+    panels = -(-outputs // PANEL_WIDTH)
+    members = np.full(panels * PANEL_WIDTH, -1, np.int64)
+    members[:outputs] = order
+    parts = [
+        _panels(
+            weights,
+            codes,
+            members[first : first + PANELS_AT_ONCE * PANEL_WIDTH].reshape(-1, PANEL_WIDTH),
+            (unit, units),
+        )
+        for first in range(0, panels * PANEL_WIDTH, PANELS_AT_ONCE * PANEL_WIDTH)
+    ]
+    heads, places, scales, slots = (np.concatenate(part) for part in zip(*parts, strict=True))
+    steps = ((places & 255) + (places >> 8 & 255)).sum(axis=1)
+    heads[:, 3 * PANEL_WIDTH] = np.cumsum(steps) - steps
+    return PackedSlots(np.array([units, unit], np.uint32), heads, places, scales, slots)
+
+
+def unit_of(codes: GroupedCodes, columns: Ids, rows: Ids) -> int:
+    """Return the inputs of a unit: so few that sums of products with inputs are numbers of 16 bits."""
+    if codes.size < UNIT or not len(rows):
+        return LOOKED_UP
+    units = int(rows.max()) // UNIT + 1
+    largest = np.bincount(columns * units + rows // UNIT, weights=np.abs(codes.steps)).max()
+    return UNIT if largest <= MOST_OF_UNIT else LOOKED_UP
+
+
+def _panels(
+    weights: LayerWeights, codes: GroupedCodes, members: Ids, unit: tuple[int, int]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int16], NDArray[np.uint8]]:
+    """Return heads, units, scales and slots of some panels; members [panels, 16] are their outputs, -1 for none."""
+    size, units = unit
+    blocks, panels = units * (size // LOOKED_UP), len(members)
+    position, block, entry = _pieces(weights, codes, members)
+    input_in_block, value = weights.sparse.rows[entry.source] % LOOKED_UP, entry.steps
+    # the how manieth piece of an output in a block each one is
+    cell = position * blocks + block
+    ranks = np.arange(len(cell)) - np.searchsorted(cell, cell)
+    counts = np.bincount(cell, minlength=panels * PANEL_WIDTH * blocks).reshape(panels, PANEL_WIDTH, blocks)
+    steps = -(-counts.max(axis=1) // SLOTS)
+    by_unit = steps.reshape(panels, units, -1)
+    first, second = by_unit[..., 0], by_unit[..., 1] if size > LOOKED_UP else np.zeros_like(by_unit[..., 0])
+    order = np.argsort(first * 256 + second, axis=1, kind="stable")
+    words = np.take_along_axis(first | second << 8, order, axis=1) | order << 16
+    # steps before each block, in the order of the units
+    sorted_steps = np.take_along_axis(by_unit, order[..., np.newaxis], axis=1)
+    ends = np.cumsum(sorted_steps.reshape(-1))
+    before = np.empty_like(by_unit)
+    np.put_along_axis(before, order[..., np.newaxis], (ends - sorted_steps.reshape(-1)).reshape(by_unit.shape), axis=1)
+    slots = np.zeros((int(ends[-1]), STEP_BYTES), np.uint8)
+    step = before.reshape(panels, blocks)[position // PANEL_WIDTH, block] + ranks // SLOTS
+    slots[step, position % PANEL_WIDTH * SLOTS + ranks % SLOTS] = (
+        input_in_block | np.abs(value) << 4 | np.where(value < 0, SIGN_BIT, 0)
+    )
+    factors, scales = _scales(codes, members, (size, units), order)
+    return _heads(members, factors, weights.bias), words.astype(np.uint32), scales, slots
+
+
+class _Pieces(NamedTuple):
+    """Parts of weights that fit a slot: the entry of the matrix each comes from, and its steps with their sign."""
+
+    source: Ids
+    steps: Ids
+
+
+def _pieces(weights: LayerWeights, codes: GroupedCodes, members: Ids) -> tuple[Ids, Ids, _Pieces]:
+    """Return the position of each piece's output among the members, its block of inputs, and the piece."""
+    matrix, flat = weights.sparse, members.reshape(-1)
+    held = flat[flat >= 0]
+    owner, _ = matrix.pattern.entries(held)
+    starts = np.cumsum(np.diff(matrix.pointers)[held]) - np.diff(matrix.pointers)[held]
+    entries = np.repeat(matrix.pointers[held] - starts, np.diff(matrix.pointers)[held]) + np.arange(len(owner))
+    # outputs that are none stand last
+    steps = codes.steps[entries]
+    parts = -(-np.abs(steps) // MOST_IN_SLOT)
+    repeated = np.repeat(np.arange(len(entries)), parts)
+    done = MOST_IN_SLOT * (np.arange(len(repeated)) - np.repeat(np.cumsum(parts) - parts, parts))
+    sizes = np.minimum(MOST_IN_SLOT, np.abs(steps)[repeated] - done)
+    pieces = _Pieces(entries[repeated], np.sign(steps)[repeated] * sizes)
+    return owner[repeated], matrix.rows[pieces.source] // LOOKED_UP, pieces
+
+
+def _scales(
+    codes: GroupedCodes, members: Ids, unit: tuple[int, int], order: Ids
+) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
+    """Return the factor of each member [panels, 16], and of which multiples its scales are [panels, units, 16]."""
+    size, units = unit
+    groups = np.arange(units) * size // codes.size
+    scales = np.where(members[..., np.newaxis] >= 0, codes.scales[members][..., groups], 0).astype(np.float64)
+    factors = np.abs(scales).max(axis=2, initial=0.0) / GREATEST_SCALE
+    factors = np.where(factors > 0, factors, 1.0)
+    multiples = np.rint(scales / factors[..., np.newaxis]).astype(np.int16)
+    placed = np.take_along_axis(multiples.swapaxes(1, 2), order[..., np.newaxis], axis=1)
+    return factors.astype(np.float32), np.ascontiguousarray(placed)
+
+
+def _heads(members: Ids, factors: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Return the heads of panels [panels, 64], without the steps before them."""
+    evens_first = [*range(0, PANEL_WIDTH, 2), *range(1, PANEL_WIDTH, 2)]
+    added = np.where(members >= 0, bias[members], 0).astype(np.float32)
+    parts = [members.astype(np.int32).view(np.uint32), factors.view(np.uint32), added.view(np.uint32)]
+    parts.append(np.zeros_like(parts[0]))
+    return np.concatenate([part[:, evens_first] for part in parts], axis=1)
+
+
+def work(layer: Layer, tile: Tile) -> Work:
+    """Return the work: steps that are read, steps of all rows, units that are read, units of all rows, inputs rounded.
+
+    A panel does as many steps over 16 inputs as its fullest output needs: of 16 outputs one is 1.77 deviations above
+    the mean, as far as weights are spread evenly.
+    """
+    rows, blocks, panels = tile.width, -(-layer.inputs // LOOKED_UP), -(-layer.outputs // PANEL_WIDTH)
+    fullest = layer.fullest(PANEL_WIDTH) / max(1, layer.inputs)
+    mean = LOOKED_UP * np.clip(fullest, 0.0, 1.0)
+    most = mean + FULLEST * np.sqrt(mean * (1 - mean / LOOKED_UP))
+    # half a step is left over on the mean
+    steps = float((blocks * np.minimum(LOOKED_UP, most + 0.5) / SLOTS * -np.expm1(-2 * mean * PANEL_WIDTH)).sum())
+    units = panels * blocks / 2
+    reads = -(-rows // AT_ONCE)
+    read_bytes = STEP_BYTES * steps + (4 + 2 * PANEL_WIDTH) * units
+    work_units = (steps * reads, steps * rows, units * reads, units * rows, float(layer.inputs * rows))
+    return Work(work_units, read_bytes, -(-rows // PASS_ROWS))
+
+
+FULLEST: Final = 1.77
+"""Deviations by which the fullest of 16 outputs is above the mean."""
+
+
+FAMILY = KernelFamily(
+    "code_slots",
+    pack,
+    work,
+    WIDTHS,
+    lanes=(8, 16),
+    rounds="groups",
+    row_major=True,
+    # of 8 floats as measured on Zen 1, over 3.5, within 6 %; of 16 they are upper ends, by counting instructions
+    prices={
+        8: (0.245, 0.367, 0.568, 0.99, 0.52, 1.0),
+        16: (0.35, 0.5, 0.8, 1.4, 0.75, 1.0),
+    },
+)

@@ -1,0 +1,366 @@
+"""Sparse kernel family for weights of four bits: rows are rounded to bytes, group by group, and looked up in registers.
+
+First each row of x becomes integers from -127 to 127, with a scale for each unit of inputs, as onnxruntime rounds them
+for MatMulNBits of accuracy level 4. A NaN or an infinity makes a NaN of its unit's scale, and so of all outputs.
+
+Registers of a step for a panel of 16 outputs and up to 4 rows, in 16-bit lanes, one an output:
+
+    slots        2 bytes an output: input in four bits, size in three, sign in one
+    table[row]   x[0] ... x[15] | the same                    vbroadcasti128
+    chosen[row]  table[i0] table[i1] | ...                    vpshufb, then vpsignb
+    sums[row]    + chosen0 size0 + chosen1 size1 | ...        vpmaddubsw, vpaddw
+
+Behind a unit its sums are multiplied by the scales of its outputs, integers of 16 bits, those of even outputs and those
+of odd ones by themselves: vpmaddwd makes 32 bits of each. They are added up as floats, times the scale of the row's
+unit.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+from llvmlite import ir
+
+from ...kernels.formats.code_slots import (
+    AT_ONCE,
+    HEAD_WORDS,
+    LOOKED_UP,
+    PANEL_WIDTH,
+    PASS_ROWS,
+    SIGN_BIT,
+    STEP_BYTES,
+    UNIT,
+)
+from ..cpu_target import CpuTarget
+from ..llvm.builder import Code
+from ..llvm.flow import allocated, branch, call, choose, fold, loop, select
+from ..llvm.intrinsics import call_intrinsic
+from ..llvm.values import BYTE, FLOAT_BYTES, I16, I32, Bytes, Floats, Index, Ints, Number
+from ..llvm.vectors import Lanes
+from .kernel_form import LinearForm, activated, activation_key
+from .lookup_rows import apart_of
+
+LANES: Final = 8
+"""Floats of a vector: half of a panel."""
+
+GREATEST: Final = 127.0
+"""The integer of the largest value of a unit."""
+
+MAGIC: Final = 12582912.0
+"""1.5 * 2^23: the lowest bits of a small number plus this are the nearest integer, even where two are."""
+
+Vectors = list[ir.Value]
+
+BYTES = ir.VectorType(BYTE, STEP_BYTES)
+WORDS = ir.VectorType(I16, PANEL_WIDTH)
+
+
+class _Arrays(NamedTuple):
+    """The packed arrays: see `PackedSlots`."""
+
+    sizes: Ints
+    heads: Ints
+    units: Ints
+    scales: Bytes
+    slots: Bytes
+
+
+class _Rounded(NamedTuple):
+    """Rows as bytes, and the scales of their units; both with the elements from one row to the next."""
+
+    codes: Bytes
+    codes_apart: Number
+    scales: Floats
+    scales_apart: Number
+
+    def at(self, row: Index) -> "_Rounded":
+        """Return the same from a row on."""
+        codes, scales = self.codes.at(row * self.codes_apart), self.scales.at(row * self.scales_apart)
+        return _Rounded(codes, self.codes_apart, scales, self.scales_apart)
+
+
+class _Results(NamedTuple):
+    """Rows of y: the address of the first one, and the values from each to the next."""
+
+    address: Floats
+    apart: Number
+
+
+def emit(code: Code, form: LinearForm) -> ir.Function:
+    """Return `void (x, y, sizes, heads, units, scales, slots, inputs, outputs)` for rows apart as `apart_of` says."""
+    whole = emit_apart(code, form)
+
+    @code.kernel(f"code_slots_{form.key}")
+    def kernel(x: Floats, y: Floats, arrays: _Arrays, inputs: Number, outputs: Number) -> None:
+        call(whole, x, y, arrays, inputs, outputs, form.width, apart_of(inputs), apart_of(outputs))
+
+    return kernel
+
+
+def emit_apart(code: Code, form: LinearForm) -> ir.Function:
+    """Return the same with three more arguments: the rows, and how many values rows of x and y are apart."""
+    rounding = _rounding_function(code)
+    # where bytes are looked up one by one, more rows are not worth their code
+    at_once = AT_ONCE if _has_lookup(code.target) else 1
+    panels = {rows: _panel_function(code, form, rows) for rows in range(1, at_once + 1)}
+
+    @code.kernel(f"code_slots_apart_{activation_key(form.activation)}")
+    def kernel(
+        x: Floats,
+        y: Floats,
+        arrays: _Arrays,
+        inputs: Number,
+        outputs: Number,
+        rows: Number,
+        x_apart: Number,
+        y_apart: Number,
+    ) -> None:
+        units, unit = arrays.sizes[0], arrays.sizes[1]
+        # an odd number of lines, so that rows share no sets of the cache, and room to read a register too far
+        codes_apart = apart_of((units * unit + LOOKED_UP).divided_up(FLOAT_BYTES)) * FLOAT_BYTES
+        scales_apart = apart_of(units)
+        rounded = _Rounded(
+            allocated(x, Bytes, PASS_ROWS, times=codes_apart),
+            codes_apart,
+            allocated(x, Floats, PASS_ROWS, times=scales_apart),
+            scales_apart,
+        )
+        with loop(rows, PASS_ROWS) as first:
+            count = (rows - first).smaller(PASS_ROWS)
+            with loop(count) as row:
+                own = rounded.at(row)
+                call(rounding, x.at((first + row) * x_apart), own.codes, own.scales, inputs, units, unit)
+            target = _Results(y.at(first * y_apart), y_apart)
+            blocks = count.divided_up(at_once)
+            with loop(outputs.divided_up(PANEL_WIDTH)) as index:
+                panel = _panel_at(arrays, index)
+                with loop(blocks) as block:
+                    # the rows of a pass in blocks of about equal size
+                    begin, stop = ((count * number) // blocks for number in (block, block + 1))
+                    part = rounded.at(begin), target._replace(address=target.address.at(begin * target.apart))
+                    cases = (
+                        (f"rows{number}", [number], partial(call, function, *part, panel, units, unit))
+                        for number, function in panels.items()
+                    )
+                    choose(stop - begin, cases)
+
+    return kernel
+
+
+class _PanelArrays(NamedTuple):
+    """The packed arrays of a panel."""
+
+    head: Ints
+    units: Ints
+    scales: Bytes
+    slots: Bytes
+
+
+def _panel_at(arrays: _Arrays, index: Number) -> _PanelArrays:
+    units, head = arrays.sizes[0], arrays.heads.at(index * HEAD_WORDS)
+    return _PanelArrays(
+        head,
+        arrays.units.at(index * units),
+        arrays.scales.after(index * units * (2 * PANEL_WIDTH)),
+        arrays.slots.after(head[3 * PANEL_WIDTH] * STEP_BYTES),
+    )
+
+
+def _rounding_function(code: Code) -> ir.Function:
+    """Return the function `void (x, codes, scales, inputs, units, inputs of a unit)` for one row."""
+
+    @code.kernel("code_slots_rounding")
+    def kernel(x: Floats, codes: Bytes, scales: Floats, inputs: Number, units: Number, unit: Number) -> None:
+        lanes = code.lanes(x, LANES)
+
+        def rounded(size: int) -> None:
+            with loop(units) as index:
+                first = index * size
+                left = inputs - first
+                branch(
+                    left >= size,
+                    lambda: _round_unit(
+                        lanes,
+                        [lanes.load(x.at(first + start)) for start in range(0, size, LANES)],
+                        codes.at(first),
+                        scales.at(index),
+                    ),
+                    lambda: _round_unit(
+                        lanes, _first(lanes, x.at(first), left, size), codes.at(first), scales.at(index)
+                    ),
+                    likely=True,
+                )
+
+        branch(unit == UNIT, lambda: rounded(UNIT), lambda: rounded(LOOKED_UP))
+
+    return kernel
+
+
+def _first(lanes: Lanes, x: Floats, count: Number, size: int) -> Vectors:
+    """Return vectors of some values, zeros behind them."""
+    return [lanes.load_chosen(x.at(start), lanes.below(count, start)) for start in range(0, size, LANES)]
+
+
+def _round_unit(lanes: Lanes, values: Vectors, codes: Bytes, scale: Floats) -> None:
+    """Write the integers and the scale of a unit."""
+    builder = lanes.builder
+    largest, nothing = lanes.abs(values[0]), lanes.mul(values[0], 0.0)
+    for value in values[1:]:
+        largest, nothing = lanes.max(largest, lanes.abs(value)), lanes.add(nothing, lanes.mul(value, 0.0))
+    most, undefined = lanes.horizontal_max(largest), lanes.horizontal_sum(nothing)
+    # 0, or NaN where a value is NaN or infinite
+    scale[0] = builder.fadd(builder.fdiv(most, ir.Constant(most.type, GREATEST)), undefined)
+    times = lanes.div(GREATEST, most)
+    times = lanes.select(lanes.compare(">", most, 0.0), times, 0.0)
+    for index, value in enumerate(values):
+        bits = lanes.bits(lanes.add(lanes.mul(value, times), MAGIC))
+        codes.at(index * LANES).store(builder.trunc(bits, ir.VectorType(BYTE, LANES)), LANES)
+
+
+def _panel_function(code: Code, form: LinearForm, rows: int) -> ir.Function:
+    """Return the function `void (rows rounded, results, panel, units, inputs of a unit)` for so many rows."""
+
+    @code.kernel(f"code_slots_panel_{rows}_{activation_key(form.activation)}")
+    def kernel(x: _Rounded, y: _Results, panel: _PanelArrays, units: Number, unit: Number) -> None:
+        _Panel(code.lanes(panel.head, LANES), rows, x, panel).emit(form, y, units, unit)
+
+    return kernel
+
+
+class _Sums(NamedTuple):
+    """State between units: the address of the next slots; the sums of each row, even outputs and odd ones."""
+
+    slots: Bytes
+    sums: Vectors
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """The code of one panel for some rows."""
+
+    lanes: Lanes
+    rows: int
+    x: _Rounded
+    panel: _PanelArrays
+
+    @property
+    def _has_lookup(self) -> bool:
+        return _has_lookup(self.lanes.target)
+
+    def emit(self, form: LinearForm, y: _Results, units: Number, unit: Number) -> None:
+        """Emit all units, and the writing of results."""
+        lanes = self.lanes
+
+        def step(index: Number, now: _Sums) -> _Sums:
+            word = self.panel.units[index]
+            number = word >> 16
+            codes = self.x.codes.at(number * unit)
+            parts: Vectors = [_zero(WORDS)] * self.rows
+            slots, parts = self._steps(word & 255, codes, now.slots, parts)
+            slots, parts = self._steps((word >> 8) & 255, codes.at(LOOKED_UP), slots, parts)
+            return _Sums(slots, self._scaled(index, number, parts, now.sums))
+
+        zeros: Vectors = [lanes.splat(0.0)] * (2 * self.rows)
+        sums = fold(units, _Sums(self.panel.slots, zeros), step).sums
+        self._place(form, sums, y)
+
+    def _steps(self, count: Number, codes: Bytes, slots: Bytes, parts: Vectors) -> tuple[Bytes, Vectors]:
+        """Emit some steps over 16 inputs, which begin at an address in the first row."""
+        tables = [codes.at(row * self.x.codes_apart) for row in range(self.rows)]
+        registers = [self._repeated(table) for table in tables] if self._has_lookup else []
+
+        def step(_: Number, now: tuple[Bytes, Vectors]) -> tuple[Bytes, Vectors]:
+            at, sums = now
+            loaded = at.load(BYTES, STEP_BYTES)
+            builder = self.lanes.builder
+            # shifted as words, as no instruction shifts bytes
+            shifted = builder.lshr(builder.bitcast(loaded, WORDS), _constant(WORDS, 4))
+            sizes = builder.and_(builder.bitcast(shifted, BYTES), _constant(BYTES, 7))
+            if not self._has_lookup:
+                added = [self._one_by_one(total, table, at, sizes) for total, table in zip(sums, tables, strict=True)]
+                return at.after(STEP_BYTES), added
+            places = builder.and_(loaded, _constant(BYTES, SIGN_BIT - 1))
+            added: Vectors = []
+            for total, table in zip(sums, registers, strict=True):
+                chosen = call_intrinsic(builder, "llvm.x86.avx2.pshuf.b", BYTES, [table, places])
+                signed = call_intrinsic(builder, "llvm.x86.avx2.psign.b", BYTES, [chosen, loaded])
+                products = call_intrinsic(builder, "llvm.x86.avx2.pmadd.ub.sw", WORDS, [sizes, signed])
+                added.append(builder.add(total, products))
+            return at.after(STEP_BYTES), added
+
+        return fold(count, (slots, parts), step)
+
+    def _repeated(self, table: Bytes) -> ir.Value:
+        """Return 16 inputs in both halves of a register."""
+        loaded = table.load(ir.VectorType(BYTE, LOOKED_UP), LOOKED_UP)
+        mask = ir.Constant(ir.VectorType(I32, STEP_BYTES), [*range(LOOKED_UP), *range(LOOKED_UP)])
+        return self.lanes.builder.shuffle_vector(loaded, loaded, mask)
+
+    def _one_by_one(self, sums: ir.Value, table: Bytes, at: Bytes, sizes: ir.Value) -> ir.Value:
+        """Return sums and the products of a step where nothing looks up bytes."""
+        builder = self.lanes.builder
+        for slot in range(STEP_BYTES):
+            byte, lane = at[slot], ir.Constant(I32, slot // 2)
+            value = table.narrow(byte & (LOOKED_UP - 1)).signed(I16)
+            size = Number(builder, builder.extract_element(sizes, ir.Constant(I32, slot))).wide(I16)
+            product = value * size
+            product = select(byte >= SIGN_BIT, -product, product)
+            total = Number(builder, builder.extract_element(sums, lane)) + product
+            sums = builder.insert_element(sums, total.value, lane)
+        return sums
+
+    def _scaled(self, index: Number, number: Number, parts: Vectors, sums: Vectors) -> Vectors:
+        """Return sums and the parts of a unit, each times the scales of its output and of the row."""
+        lanes, builder = self.lanes, self.lanes.builder
+        scales = builder.bitcast(
+            self.panel.scales.after(index * (2 * PANEL_WIDTH)).load(WORDS, 2 * PANEL_WIDTH), lanes.int_vector
+        )
+        even, odd = builder.and_(scales, lanes.ints(0xFFFF)), builder.and_(scales, lanes.ints(-0x10000))
+        following: Vectors = []
+        for row, part in enumerate(parts):
+            factor = lanes.splat(self.x.scales.at(row * self.x.scales_apart)[number])
+            for half, chosen in enumerate((even, odd)):
+                whole = self._products(part, builder.bitcast(chosen, WORDS), half)
+                following.append(lanes.fma(lanes.to_float(whole), factor, sums[2 * row + half]))
+        return following
+
+    def _products(self, part: ir.Value, scales: ir.Value, half: int) -> ir.Value:
+        """Return the products of even lanes, or odd ones, as 32-bit integers; the other scales are 0."""
+        lanes, builder = self.lanes, self.lanes.builder
+        if self._has_lookup:
+            return call_intrinsic(builder, "llvm.x86.avx2.pmadd.wd", lanes.int_vector, [part, scales])
+        mask = ir.Constant(ir.VectorType(I32, LANES), [2 * lane + half for lane in range(LANES)])
+        left, right = (builder.sext(builder.shuffle_vector(one, one, mask), lanes.int_vector) for one in (part, scales))
+        return builder.mul(left, right)
+
+    def _place(self, form: LinearForm, sums: Vectors, y: _Results) -> None:
+        """Emit the writing of results to the places of their outputs.
+
+        The last panel may have fewer than 16, the first ones: it writes all others to the place of its first one,
+        before this is written itself.
+        """
+        lanes, head = self.lanes, self.panel.head
+        factors = [lanes.load(head.at(PANEL_WIDTH + start).cast(Floats), lanes.size) for start in (0, LANES)]
+        biases = [lanes.load(head.at(2 * PANEL_WIDTH + start).cast(Floats), lanes.size) for start in (0, LANES)]
+        numbers = [head.narrow(lane) for lane in range(PANEL_WIDTH)]
+        for row in range(self.rows):
+            halves = sums[2 * row : 2 * row + 2]
+            values = [lanes.fma(*each) for each in zip(halves, factors, biases, strict=True)]
+            results = activated(lanes, form.activation, values)
+            target = y.address.at(row * y.apart)
+            for lane in reversed(range(PANEL_WIDTH)):
+                number = select(numbers[lane] >= 0, numbers[lane], numbers[0]).wide()
+                place = ir.Constant(I32, lane % LANES)
+                target[number] = lanes.builder.extract_element(results[lane // LANES], place)
+
+
+def _has_lookup(target: CpuTarget) -> bool:
+    return "avx2" in target.extensions
+
+
+def _constant(kind: ir.VectorType, number: int) -> ir.Constant:
+    return ir.Constant(kind, [number] * kind.count)
+
+
+def _zero(kind: ir.VectorType) -> ir.Constant:
+    return _constant(kind, 0)

@@ -1,0 +1,131 @@
+"""Rows rounded group by group meet codes of four bits: held against the same sums in double precision."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.few_bits import FewBitsAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.kernels.family import LayerWeights
+from redpebble.kernels.formats.code_slots import FAMILY, PASS_ROWS
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.driver import lower
+from redpebble.runtime.jit import host_target
+from redpebble.sparse.csr import CscMatrix
+from tests.support.few_bits import Doubles, FewBits
+from tests.support.lowering_modules import Floats, each_target, native, object_of, tiled
+
+RELU = ActivationAttr("relu")
+
+CASES = {
+    "symmetric": FewBits(96, 40, has_bias=True, accuracy=4),
+    "groups of 16, odd outputs": FewBits(80, 21, size=16, accuracy=4),
+    "groups of 64, a part of a unit": FewBits(200, 7, size=64, zeros=0.5, accuracy=4),
+    "groups of 128, less than one": FewBits(70, 33, size=128, accuracy=4),
+    "zeros, dense": FewBits(100, 16, has_zeros=True, zeros=0.0, accuracy=4),
+    "zeros, sparse": FewBits(260, 35, has_zeros=True, zeros=0.9, accuracy=4, has_bias=True),
+    "zeros alone": FewBits(64, 20, zeros=1.0, accuracy=4),
+    "one of each": FewBits(1, 1, zeros=0.0, accuracy=4),
+}
+
+
+def constant_of(case: FewBits) -> SparseConstantOp:
+    """The weight of a case, however dense."""
+    _, scales, zeros = case.parts
+    few_bits = FewBitsAttr(case.bits, case.size, case.accuracy, scales.reshape(-1), zeros.reshape(-1).astype(np.int16))
+    return SparseConstantOp(CscMatrix.from_dense(case.weight.astype(np.float32)), few_bits)
+
+
+def layer(constant: SparseConstantOp, bias: Floats, activation: ActivationAttr | None = None) -> ModuleOp:
+    """A tile of the layer."""
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        added = ConstantOp(bias)
+        op = LinearOp(arguments[0], constant.result, added.result, activation)
+        op.kernel = KernelAttr({1: FAMILY.name}, "by the test")
+        block.add_ops([constant, added, op])
+        return [op.result]
+
+    return tiled([f32_tensor((DYNAMIC, constant.weight.shape[0]))], body, (1, 4, 24))
+
+
+def rounded_product(case: FewBits, x: Floats) -> Doubles:
+    """The product of inputs that are rounded in units of 32 or 16."""
+    size = min(32, case.size) if np.abs(case.weight).max(initial=0) else 16
+    codes, _, zeros = case.parts
+    if size == 32 and case.has_zeros:
+        steps = np.abs(codes.astype(int) - zeros.repeat(case.size, axis=1))[:, : case.inputs]
+        steps = np.pad(steps, ((0, 0), (0, -case.inputs % 32))).reshape(case.outputs, -1, 32).sum(axis=2)
+        size = 16 if steps.max() > 257 else 32
+    padded = np.pad(x, ((0, 0), (0, -case.inputs % size))).reshape(len(x), -1, size)
+    scales = (np.abs(padded).max(axis=2, keepdims=True, initial=0) / np.float32(127)).astype(np.float32)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rounded = np.where(scales > 0, np.rint(padded / scales), 0).astype(np.float64) * scales
+    return rounded.reshape(len(x), -1)[:, : case.inputs] @ case.weight + case.bias
+
+
+@each_target
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_rounded_inputs(target: CpuTarget, name: str) -> None:
+    case = CASES[name]
+    network = native(layer(constant_of(case), case.bias), target)
+    for rows in (1, 3, 7, PASS_ROWS + 1, 60):
+        x = np.random.default_rng(rows).standard_normal((rows, case.inputs), dtype=np.float32)
+        (result,) = network.run(None, {"x0": x})
+        expected = rounded_product(case, x)
+        # an input between two integers may become either
+        np.testing.assert_allclose(result, expected, rtol=1e-3, atol=2e-3 * max(1.0, np.abs(expected).max(initial=0)))
+
+
+@each_target
+def test_the_largest_sums_fit(target: CpuTarget) -> None:
+    weight = np.full((64, 20), -4.0, np.float32)
+    scales = np.full(40, 0.5, np.float32)
+    few_bits = FewBitsAttr(4, 32, 4, scales, np.zeros(0, np.int16))
+    full = SparseConstantOp(CscMatrix.from_dense(weight), few_bits)
+    network = native(layer(full, np.zeros(20, np.float32)), target)
+    x = np.ones((2, 64), np.float32)
+    (result,) = network.run(None, {"x0": x})
+    np.testing.assert_allclose(result, np.full((2, 20), -256.0), rtol=1e-4)
+
+
+@each_target
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_leaves_a_row_undefined_and_no_other(target: CpuTarget, odd: float) -> None:
+    case = CASES["symmetric"]
+    network = native(layer(constant_of(case), case.bias), target)
+    x = np.random.default_rng(1).standard_normal((5, case.inputs), dtype=np.float32)
+    (before,) = network.run(None, {"x0": x})
+    x[2, 17] = odd
+    (after,) = network.run(None, {"x0": x})
+    assert not np.isfinite(after[2]).any()
+    np.testing.assert_array_equal(np.delete(after, 2, axis=0), np.delete(before, 2, axis=0))
+
+
+def test_the_activation_is_applied_in_the_kernel() -> None:
+    case = CASES["zeros, sparse"]
+    x = np.random.default_rng(2).standard_normal((3, case.inputs), dtype=np.float32)
+    plain, rectified = (
+        native(layer(constant_of(case), case.bias, kind), host_target()).run(None, {"x0": x})[0]
+        for kind in (None, RELU)
+    )
+    np.testing.assert_array_equal(rectified, np.maximum(plain, 0))
+
+
+def test_floats_are_refused() -> None:
+    case = CASES["symmetric"]
+    with pytest.raises(ValueError, match="expected codes with a scale for each group of inputs, got floats"):
+        FAMILY.pack(LayerWeights(constant_of(case).weight, case.bias))
+
+
+@pytest.mark.parametrize("target", [CpuTarget.avx512(), CpuTarget.zen4()], ids=["avx512", "zen4"])
+def test_code_for_wider_vectors_is_made(target: CpuTarget) -> None:
+    case = CASES["symmetric"]
+    assert object_of(lower(layer(constant_of(case), case.bias), target).llvm_ir, target)
