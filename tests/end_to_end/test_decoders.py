@@ -1,4 +1,4 @@
-"""Decoders as onnxruntime-genai's model builder writes them: prompts, steps, and several tokens behind a past."""
+"""Decoders of onnxruntime-genai's model builder, and of opset 24: prompts, steps, several tokens behind a past."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -13,6 +13,7 @@ import redpebble
 from redpebble.models.exports.genai_decoders import WINDOW
 from redpebble.models.exports.stored import stored_export, stored_names
 from tests.ort.provider_models import options, provider_session
+from tests.support import opset_24_decoders
 
 NAMES: Final = [name for name in stored_names() if name.endswith(".genai")]
 WINDOWED: Final = ("gemma2.genai", "mistral.genai")
@@ -151,3 +152,34 @@ def test_optimized_decoders_agree_without_our_library(name: str) -> None:
 def test_the_provider_agrees_on_all_decoders(name: str) -> None:
     proto = stored_export(name)
     assert_agrees(proto, provider_session(proto), room=room_of(name))
+
+
+def assert_opset_24_agrees(
+    proto: onnx.ModelProto, ours: onnxruntime.InferenceSession, *, cached: bool, calls: tuple[Call, ...] = CALLS
+) -> None:
+    judge = onnxruntime.InferenceSession(proto.SerializeToString(), options(), providers=["CPUExecutionProvider"])
+    for call in calls:
+        feeds = opset_24_decoders.feeds_of(call.batch, call.length, call.past, cached=cached)
+        for expected, found in zip(judge.run(None, feeds), ours.run(None, feeds), strict=True):
+            assert isinstance(expected, np.ndarray)
+            assert isinstance(found, np.ndarray)
+            scale = float(np.abs(expected).max(initial=1e-30))
+            np.testing.assert_allclose(found / scale, expected / scale, atol=2e-5, rtol=0, err_msg=str(call))
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_layers_of_a_decoder_of_opset_24_are_one_network_between_two_attentions(cached: bool) -> None:
+    proto = opset_24_decoders.decoder(cached=cached, tables=True)
+    result = redpebble.optimize(proto, target="ort")
+    assert [network.layers for network in result.networks] == [3, 7, 5]
+    plain = onnxruntime.InferenceSession(result.proto.SerializeToString(), options())
+    assert_opset_24_agrees(proto, plain, cached=cached, calls=FEW)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tables", [False, True])
+@pytest.mark.parametrize("cached", [False, True])
+def test_sessions_and_the_provider_agree_on_decoders_of_opset_24(cached: bool, tables: bool) -> None:
+    proto = opset_24_decoders.decoder(cached=cached, tables=tables)
+    assert_opset_24_agrees(proto, redpebble.session(proto, sess_options=options()), cached=cached)
+    assert_opset_24_agrees(proto, provider_session(proto), cached=cached)
