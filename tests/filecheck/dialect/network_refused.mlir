@@ -41,7 +41,7 @@ func.func @main(%x: tensor<?x2xf32>) {
 // -----
 
 func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: targets names neuron 4, outside 0 .. 3
+  // CHECK: targets: expected neurons from 0 to 3, got 4
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 4]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
