@@ -88,10 +88,10 @@ class Original:
             return None
         return tensor.numpy()
 
-    def constants_of_size(self, size: int) -> Iterator[tuple[str, Array]]:
-        """Yield the f32 constants of `size` values, by name."""
+    def constants_of_size(self, size: int, among: Set[str] | None = None) -> Iterator[tuple[str, Array]]:
+        """Yield the f32 constants of `size` values, by name; of those `among` some names, if these are given."""
         for name in self._names_by_size.get(size, ()):
-            array = self.constant(name)
+            array = self.constant(name) if among is None or name in among else None
             if array is not None and array.dtype == np.float32:
                 yield name, array
 

@@ -4,6 +4,7 @@ Encoders repeat their layers, and pruning leaves each copy as many weights: mask
 they are off.
 """
 
+from math import floor, log, log1p
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -33,6 +34,11 @@ class Likeness(NamedTuple):
         """Return whether one price serves both."""
         pairs = zip(self.measures, other.measures, strict=True)
         return self.shape == other.shape and all(abs(one - two) <= TOLERANCE * max(one, two) for one, two in pairs)
+
+    @property
+    def step(self) -> int:
+        """The number of connections in steps of the tolerance: alike layers are at most one step apart."""
+        return floor(log(max(self.measures[0], 1.0)) / -log1p(-TOLERANCE))
 
 
 def likeness_of(layer: Layer) -> Likeness | None:

@@ -1,6 +1,8 @@
 """Widths of tiles, and which of them rows are cut into: the widest first, as long as enough rows are left for it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 WIDTHS: Final = (1, 8, 16, 32, 48, 64)
@@ -40,12 +42,26 @@ class Tiles(NamedTuple):
     rows: int
 
 
-def tiles_of(least: Mapping[int, int], rows: int) -> list[Tiles]:
+def tiles_of(least: Mapping[int, int], rows: int) -> Sequence[Tiles]:
     """Return the tiles into which `rows` are cut, the widest first, given the least rows of a tile of each width."""
+    return _cut(tuple(sorted(least.items(), reverse=True)), rows)
+
+
+def all_tiles_of(least: Mapping[int, int], counts: Sequence[int]) -> Mapping[int, Sequence[Tiles]]:
+    """Return the same for several numbers of rows; the many layers of a network share few answers."""
+    return _all_cut(tuple(sorted(least.items(), reverse=True)), tuple(counts))
+
+
+@lru_cache(maxsize=64)
+def _all_cut(least: tuple[tuple[int, int], ...], counts: tuple[int, ...]) -> Mapping[int, Sequence[Tiles]]:
+    return MappingProxyType({rows: _cut(least, rows) for rows in counts})
+
+
+def _cut(least: tuple[tuple[int, int], ...], rows: int) -> Sequence[Tiles]:
     tiles: list[Tiles] = []
-    for width in sorted(least, reverse=True):
+    for width, fewest in least:
         whole, left = divmod(rows, width)
-        number = whole + (left >= least[width])
+        number = whole + (left >= fewest)
         if number:
             tiles.append(Tiles(width, number, min(rows, number * width)))
             rows -= tiles[-1].rows

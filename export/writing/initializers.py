@@ -74,8 +74,8 @@ class Initializers:
         array = constant_array(value)
         if array is None or array.ndim != 2:
             return None
-        for name, other in self._original.constants_of_size(array.size):
-            form = form_of(other, array) if name in self._stored else Form.CHANGED
+        for name, other in self._original.constants_of_size(array.size, self._stored):
+            form = form_of(other, array)
             if form in (Form.SAME, Form.TRANSPOSED):
                 return self._adopt(name), form is Form.TRANSPOSED
         return None

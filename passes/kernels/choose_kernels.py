@@ -102,18 +102,27 @@ class _Priced:
     def __init__(self, given: Mapping[str, int], machine: Machine) -> None:
         self._given, self._machine = given, machine
         self._known: list[tuple[Likeness, Mapping[str, int], LayerTimes]] = []
+        self._places: dict[tuple[tuple[int, int], int], list[int]] = {}
 
     def times_of(self, layer: Layer, found: Clock) -> tuple[Layer, LayerTimes]:
         """Return a layer with its numbers of blocks and its times, those of one that is alike if nothing was found."""
         likeness = None if found else likeness_of(layer)
-        for other, blocks, times in self._known:
-            if likeness is not None and likeness.alike(other):
-                return layer.with_blocks(blocks), times
+        known = None if likeness is None else self._alike(likeness)
+        if known is not None:
+            _, blocks, times = known
+            return layer.with_blocks(blocks), times
         # a layer's facts take more memory than its weight: those of a copy go with it
         decided, times = with_blocks(copy(layer), self._given, self._machine, found)
         if likeness is not None:
+            self._places.setdefault((likeness.shape, likeness.step), []).append(len(self._known))
             self._known.append((likeness, decided.block_counts, times))
         return decided, times
+
+    def _alike(self, likeness: Likeness) -> tuple[Likeness, Mapping[str, int], LayerTimes] | None:
+        """Return the first priced layer that is alike, out of those with about as many connections."""
+        steps = range(likeness.step - 1, likeness.step + 2)
+        near = sorted(place for step in steps for place in self._places.get((likeness.shape, step), ()))
+        return next((known for known in map(self._known.__getitem__, near) if likeness.alike(known[0])), None)
 
 
 def _weight(linear: LinearOp) -> Weight:

@@ -8,7 +8,7 @@ from ...kernels.dense_work import OVERHEADS, rows_share, runtime_times
 from ...kernels.families import FAMILIES, is_dense, takes_any_rows
 from ...kernels.few_bits_times import FewBits
 from ...kernels.machine import DEFAULT_PRICES, Machine
-from ...kernels.tile_widths import MIXED, least_rows, tiles_of
+from ...kernels.tile_widths import MIXED, Tiles, all_tiles_of, least_rows
 
 ANY_ROWS: Final = range(1, 257)
 """Numbers of rows that stand for any: more of them are cut into the same tiles."""
@@ -38,16 +38,18 @@ class ChosenKernels(NamedTuple):
 
     def times(self, counts: Sequence[int], machine: Machine) -> dict[int, float]:
         """Return the microseconds of some numbers of rows."""
-        us = dict(sorted(self.us.items()))
-        least, times = least_rows(us), dict[int, float]()
-        for rows in counts:
-            tiles, size = tiles_of(least, rows), (self.inputs, self.outputs)
+        us, size, times = self.us, (self.inputs, self.outputs), dict[int, float]()
+        cuts = self._tiles(counts)
+        families = {width: self.family(width) for width in {one.width for tiles in cuts.values() for one in tiles}}
+        formats = {width: FAMILIES[family].format for width, family in families.items()}
+        shares = {width for width, family in families.items() if takes_any_rows(family)}
+        for rows, tiles in cuts.items():
             total = sum(us[one.width] * one.number for one in tiles)
             width, left = tiles[-1].width, tiles[-1].rows % tiles[-1].width
-            if left and takes_any_rows(self.family(width)):
+            if left and width in shares:
                 total -= us[width] * (1 - rows_share(left, width, size, machine))
-            formats = {FAMILIES[self.family(one.width)].format for one in tiles}
-            times[rows] = (MIXED if len(formats) > 1 else 1.0) * total
+            is_mixed = len(tiles) > 1 and len({formats[one.width] for one in tiles}) > 1
+            times[rows] = (MIXED if is_mixed else 1.0) * total
         return times
 
     def runtime_times(self, counts: Sequence[int], machine: Machine) -> dict[int, float]:
@@ -59,8 +61,11 @@ class ChosenKernels(NamedTuple):
 
     def meets(self, counts: Sequence[int]) -> set[str]:
         """Return the families of the tiles that some numbers of rows are cut into."""
-        least = least_rows(dict(sorted(self.us.items())))
-        return {self.family(tile.width) for rows in counts for tile in tiles_of(least, rows)}
+        tiles = self._tiles(counts).values()
+        return {self.family(width) for width in {tile.width for some in tiles for tile in some}}
+
+    def _tiles(self, counts: Sequence[int]) -> Mapping[int, Sequence[Tiles]]:
+        return all_tiles_of(least_rows(dict(sorted(self.us.items()))), counts)
 
 
 def gains(kernels: ChosenKernels, counts: Sequence[int], machine: Machine) -> bool:

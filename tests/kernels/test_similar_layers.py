@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from redpebble.kernels.layer_with_pattern import LayerWithPattern
-from redpebble.kernels.similar_layers import likeness_of
+from redpebble.kernels.similar_layers import TOLERANCE, Likeness, likeness_of
 from redpebble.kernels.work import Layer
 from redpebble.sparse.csr import CscMatrix
 
@@ -65,3 +67,9 @@ def test_other_masks_are_not(changed: Callable[[Mask], Mask]) -> None:
 def test_dense_layers_are_like_none() -> None:
     """Their price is worked out at once."""
     assert likeness_of(Layer(4, np.array([4, 4]), stored="dense")) is None
+
+
+@given(st.integers(1, 1 << 40), st.floats(1 - TOLERANCE, 1))
+def test_alike_layers_are_at_most_a_step_apart(connections: int, share: float) -> None:
+    one, two = (Likeness((1, 1), (float(count),)) for count in (connections, round(connections * share)))
+    assert not one.alike(two) or abs(one.step - two.step) <= 1
