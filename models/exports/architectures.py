@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from .detector import YoloV5s
 from .published_networks import PUBLISHED, Published
+from .sequence_networks import FrameClassifier, LetterTagger, LineRecognizer, SampleEncoder
 from .torch_networks import (
     DecoderStep,
     Dlrm,
@@ -337,6 +338,10 @@ def _lstm(width: int) -> Architecture:
     return Architecture(Recurrent(40, width), (torch.randn(2, 6, 40),), ("x",), {"x": TOKEN_AXES}, ("y",))
 
 
+def _of_any_length(module: Torch, example: Torch, length_axis: int) -> Architecture:
+    return Architecture(module, (example,), ("x",), {"x": {0: "batch", length_axis: "length"}}, ("y",))
+
+
 def _text(small: Small) -> Architecture:
     config = getattr(transformers, small.config_name)(**small.options(USUAL_TEXT))
     config.use_cache = False
@@ -375,6 +380,10 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "ft_transformer": lambda: _rows(FtTransformer(10, 96, 4, 2), 10),
         "gpt2": lambda: _gpt2(SMALL, 1000),
         "lstm": lambda: _lstm(64),
+        "letters": lambda: _of_any_length(LetterTagger(50, 96, 6), torch.zeros((2, 16), dtype=torch.int64), 1),
+        "samples": lambda: _of_any_length(SampleEncoder(96, 6), torch.randn(2, 1600), 1),
+        "frames": lambda: _of_any_length(FrameClassifier(40, 48, 6), torch.randn(2, 24, 40), 1),
+        "lines": lambda: _of_any_length(LineRecognizer(48, 30), torch.randn(2, 3, 32, 96), 3),
         "mixer": lambda: _mixer(128, 2, 64),
         "resnet": lambda: _resnet("bottleneck", (1, 1), (64, 128), 64),
         "t5": lambda: _t5(SMALL),
