@@ -8,7 +8,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from .ops.axis_maps import AxisMap, axis_map_of
-from .ops.foreign import INT64, ForeignOp
+from .ops.foreign import INTEGERS, ForeignOp
 from .ops.graphs import EdgeListOp
 from .ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from .ops.sparse_network import SparseNetworkOp
@@ -19,7 +19,7 @@ from .tensors import DYNAMIC, shape_of
 
 
 def argument_shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
-    """Return the shapes of a function's arguments, floats and int64; sizes without a name are called after these."""
+    """Return the shapes of a function's arguments, floats and integers; sizes without a name are called after these."""
     shapes: dict[SSAValue, SymbolicShape] = {}
     for index, argument in enumerate(func.args):
         attributes = func.arg_attrs.data[index] if func.arg_attrs is not None else DictionaryAttr({})
@@ -33,7 +33,7 @@ def _described(value: SSAValue, names: Sequence[str], own: str) -> SymbolicShape
     """Return the sizes of a value by their names; `own` begins those of others. None where the rank is unknown."""
     if isinstance(value.type, TensorType):
         sizes: Sequence[int] = shape_of(value)
-    elif value.type == INT64 and names:
+    elif value.type in INTEGERS and names:
         sizes = [int(name) if name.isdecimal() else DYNAMIC for name in names]
     else:
         return None
@@ -90,7 +90,7 @@ def _mapped_result_shapes(
     """Return shapes whose axes have the sizes of those of the same name; new ones have a size that the type knows."""
     sizes: dict[str, Size] = {}
     for operand, axes in zip(op.operands, axis_map.operands, strict=True):
-        for axis, size in zip(axes, shapes[operand], strict=True):
+        for axis, size in zip(axes, shapes[operand] if axes else (), strict=True):
             (sizes[axis],) = broadcast((sizes[axis],), (size,)) if axis in sizes else (size,)
     if axis_map.join is not None and axis_map.join.parts[0] in sizes:
         sizes[axis_map.join.whole] = sum_of([sizes[part] for part in axis_map.join.parts])

@@ -7,6 +7,7 @@ from xdsl.dialects.func import FuncOp
 
 from ..dialect.ops.foreign import ForeignOp, ForeignType
 from ..dialect.ops.graphs import EdgeListOp
+from ..dialect.ops.recurrences import RecurrenceOp
 from ..dialect.semantics.output_codes import OutputCodes
 from ..dialect.semantics.prologue import Prologue
 from ..frontend.errors import CodesError, TooManyNodesError, UnsupportedModelError, within_limits
@@ -53,8 +54,17 @@ class NativeBuild(NamedTuple):
 
 def holds_edges(module: ModuleOp) -> bool:
     """Return whether edges are inputs of a module that holds no node of ONNX."""
-    ops = list(module.walk())
-    return any(isinstance(op, EdgeListOp) for op in ops) and not any(isinstance(op, ForeignOp) for op in ops)
+    return _has_only_ops_of_ours(module) and any(isinstance(op, EdgeListOp) for op in module.walk())
+
+
+def _holds_lengths(module: ModuleOp) -> bool:
+    """Return whether lengths of sequences are inputs of a module that holds no node of ONNX."""
+    lengths = (op.lengths is not None for op in module.walk() if isinstance(op, RecurrenceOp))
+    return _has_only_ops_of_ours(module) and any(lengths)
+
+
+def _has_only_ops_of_ours(module: ModuleOp) -> bool:
+    return not any(isinstance(op, ForeignOp) for op in module.walk())
 
 
 def _is_native(module: ModuleOp) -> bool:
@@ -90,7 +100,7 @@ def _native_build(source: Source, options: Options, until: str) -> NativeBuild:
         refusal = error
     with within_limits():
         imported = import_model(source, foreign="prologue")
-        if options.is_node and holds_edges(imported.module):
+        if (options.is_node and holds_edges(imported.module)) or _holds_lengths(imported.module):
             run_stages(imported.module, options, until=until)
             return NativeBuild(imported.module)
         # what layers take as bytes is neither rounded nor computed before them

@@ -12,7 +12,7 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
-from ..dialect.ops.foreign import INT64
+from ..dialect.ops.foreign import INTEGERS
 from ..dialect.ops.graphs import OverEdgesOp
 from ..dialect.ops.layers import LinearOp
 from ..dialect.ops.network import NetworkOp
@@ -69,7 +69,7 @@ def _even_borders(ops: Iterable[Operation]) -> list[Borders]:
     shares, features = set[int](), set[int]()
     for op in ops:
         shares |= {op.schedule.shares} if isinstance(op, TileOp) else set()
-        values = [value for value in (*op.operands, *op.results) if value.type != INT64]
+        values = [value for value in (*op.operands, *op.results) if value.type not in INTEGERS]
         features |= {(shape_of(value) or (1,))[-1] for value in values}
     return [even_borders(one, count) for count in sorted(shares) for one in sorted(features) if one > 0]
 

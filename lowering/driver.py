@@ -11,7 +11,7 @@ from xdsl.utils.hints import isa
 
 from ..dialect.attributes.codes import codes_in
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
-from ..dialect.ops.foreign import INT64
+from ..dialect.ops.foreign import INT32, INT64
 from ..dialect.ops.graphs import is_index_tensor
 from ..dialect.ops.movement import ReshapeOp, TakeOp
 from ..dialect.ops.tile import TileOp, chain_in
@@ -192,7 +192,9 @@ def _dtype_of(value: SSAValue) -> str:
     codes = codes_in(value.type)
     if codes is not None:
         return BYTE_DTYPES[codes.kind]
-    return "int64" if value.type == INT64 else "int32" if is_index_tensor(value.type) else "float32"
+    return (
+        "int64" if value.type == INT64 else "int32" if value.type == INT32 or is_index_tensor(value.type) else "float32"
+    )
 
 
 def steps_of(func: FuncOp) -> list[Operation]:

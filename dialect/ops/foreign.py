@@ -34,6 +34,12 @@ class ForeignType(Record, TypeAttribute, text="{description}"):
 INT64: Final = ForeignType("tensor(int64)")
 """The type of numbers of nodes, say, as models have them."""
 
+INT32: Final = ForeignType("tensor(int32)")
+"""The type of the lengths of sequences."""
+
+INTEGERS: Final = (INT64, INT32)
+"""The types of integers that code reads."""
+
 
 @irdl_op_definition
 class ForeignOp(IRDLOperation):

@@ -30,11 +30,8 @@ from ..attributes.activations import ActivationAttr
 from ..tensors import DENSE_TENSOR, DYNAMIC, Shape, compatible, f32_tensor, shape_of, shape_text
 from .axis_maps import Axes, AxisMap, HasAxisMap, RowMajor, own_axes
 from .constants import constant_array
-from .foreign import ForeignType
+from .foreign import INT32
 from .regions import verify_operands, verify_yield, yielded_by
-
-INT32: Final = ForeignType("tensor(int32)")
-"""The type of the lengths of sequences, as models have them."""
 
 
 class CellKind(NamedTuple):
@@ -89,7 +86,7 @@ class _RecurrenceAxes(HasAxisMap):
         axes: dict[SSAValue, Axes] = {op.x: ("t", "b", "i"), op.weight: ("d", "g", "i"), op.recurrent: ("d", "g", "h")}
         axes |= {value: ("d", "b", "h") for value in (op.start_h, op.start_c) if value is not None}
         if op.lengths is not None:
-            axes[op.lengths] = ("b",)
+            axes[op.lengths] = ()  # no tensor of the IR
         operands = [
             axes[value] if value in axes else own_axes(value, f"p{index}.") for index, value in enumerate(op.operands)
         ]
@@ -225,7 +222,7 @@ class _ScanAxes(HasAxisMap):
         assert isinstance(op, ScanOp)
         count = len(op.finals)
         starts: list[Axes] = [("b", f"k{index}") for index in range(len(op.starts))]
-        operands: list[Axes] = [("t", "b", "k"), *starts, *[("b",)] * (op.lengths is not None)]
+        operands: list[Axes] = [("t", "b", "k"), *starts, *[()] * (op.lengths is not None)]
         results: list[Axes] = [("t", "b", "k0"), *[("b", f"k{index}") for index in range(count)]]
         names = {name for one in (*operands, *results) for name in one}
         return AxisMap(tuple(operands), tuple(results), fixed=frozenset(names - {"b"}))
@@ -237,7 +234,8 @@ class ScanOp(IRDLOperation):
 
     States are [B, H]; `starts` are the first ones before the first step, and those that are left out are 0. Results are
     the first state of all steps [T, B, H], and all states after the last one. With `reverse` the last step comes first.
-    Of sample b only the first `lengths[b]` steps count: the others change no state, and their results are 0. Inside,
+    Of sample b only the first `lengths[b]` steps count: the others change no state, and their results are 0; so are the
+    last states of a sample without steps, where there are lengths. Inside,
     values have rows of unknown number; only constants are used from outside. What runs there stays in the cache from
     step to step, if it fits.
 

@@ -22,7 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 from ..attributes.codes import CODE_TENSOR
 from ..tensors import DENSE_TENSOR, DYNAMIC, shape_of, shape_text
 from .constants import ConstantOp, SparseConstantOp
-from .foreign import INT64, ForeignOp
+from .foreign import INT32, INT64, INTEGERS, ForeignOp
 from .regions import verify_boundary, verify_operands, verify_yield, yielded_by
 
 
@@ -30,7 +30,8 @@ from .regions import verify_boundary, verify_operands, verify_yield, yielded_by
 class SparseNetworkOp(IRDLOperation):
     """Layers on values of the shapes that they have outside; only constants are used from outside.
 
-    Operands are floats, codes, or int64: numbers of the nodes of a graph. Results are floats or codes.
+    Operands are floats, codes, or integers: numbers of the nodes of a graph, lengths of sequences. Results are floats
+    or codes.
 
     `dims` has a word for every axis of every operand: its size, or a name that equal sizes share. `reason` says why
     these layers run together. Of convolutions, `image_us` are the predicted microseconds of an image, and
@@ -48,7 +49,7 @@ class SparseNetworkOp(IRDLOperation):
 
     name = "pebble.sparse_network"
 
-    inputs = var_operand_def(DENSE_TENSOR | CODE_TENSOR | EqAttrConstraint(INT64))
+    inputs = var_operand_def(DENSE_TENSOR | CODE_TENSOR | EqAttrConstraint(INT64) | EqAttrConstraint(INT32))
     dims = prop_def(ArrayAttr[ArrayAttr[StringAttr]])
     reason = prop_def(StringAttr)
     image_us = opt_prop_def(FloatAttr.constr(f64))
@@ -97,9 +98,9 @@ class SparseNetworkOp(IRDLOperation):
 
 def _verify_dims(value: SSAValue, words: Sequence[str]) -> None:
     """Check that there is a word for every axis, and that it is the size where that is known."""
-    if value.type == INT64:
+    if value.type in INTEGERS:
         if not words or not all(words):
-            raise VerifyException(f"expected a word for each axis of int64, got dims [{', '.join(words)}]")
+            raise VerifyException(f"expected a word for each axis of integers, got dims [{', '.join(words)}]")
         return
     sizes = shape_of(value)
     fit = len(words) == len(sizes) and all(

@@ -58,6 +58,8 @@ def run_steps(
         counts = np.full((x.shape[1], 1), fill_value=True) if lengths is None else lengths[:, np.newaxis] > time
         states = [np.where(counts, new, old) for new, old in zip(after, states, strict=True)]
         sequence[time] = np.where(counts, states[0], 0)
+    if lengths is not None:
+        states = [np.where(lengths[:, np.newaxis] > 0, state, 0) for state in states]
     return sequence, states
 
 

@@ -12,11 +12,11 @@ from typing import Final
 
 import onnx
 import onnx_ir as ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from ...dialect.attributes.codes import codes_in
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
-from ...dialect.ops.foreign import INT64
+from ...dialect.ops.foreign import INT32, INT64
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.tensors import DYNAMIC, shape_of
 from ...frontend.operators.attributes import MICROSOFT
@@ -178,7 +178,8 @@ def _microsoft(nodes: Iterable[ir.Node]) -> dict[str, int]:
 def _described(name: str | None, words: list[str], value: SSAValue) -> onnx.ValueInfoProto:
     sizes = [int(word) if word.isdecimal() else word or None for word in words]
     codes = codes_in(value.type)
-    kind = onnx.TensorProto.INT64 if value.type == INT64 else onnx.TensorProto.FLOAT
+    kinds: dict[Attribute, int] = {INT64: onnx.TensorProto.INT64, INT32: onnx.TensorProto.INT32}
+    kind = kinds.get(value.type, onnx.TensorProto.FLOAT)
     if codes is not None:
         kind = ELEMENT_TYPES[codes.kind]
     return onnx.helper.make_tensor_value_info(name or "", kind, sizes)

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.ops.foreign import INT32
 from ...dialect.ops.recurrences import CELLS, DIRECTIONS, Cell, RecurrenceInputs, RecurrenceOp
 from ...sparse.densities import STORED_SPARSE
 from ..folding.known_sizes import is_known, shape_words
 from .conversion import Conversion, Converter, NotCovered
+from .onnx_types import describe
 
 ACTIVATIONS: Final = MappingProxyType[str, tuple[str, tuple[float, ...]]](
     {
@@ -45,8 +47,6 @@ def _convert(kind: str, conversion: Conversion) -> Sequence[SSAValue]:
     stated = conversion.integer("hidden_size", recurrent.shape[-1])
     if stated != recurrent.shape[-1]:
         raise NotCovered(f"expected hidden_size={recurrent.shape[-1]} as the recurrent weight has, got {stated}")
-    if conversion.has_input(4):
-        raise NotCovered("expected sequences of one length, got sequence_lens")
     starts = [
         None
         if index >= CELLS[kind].states + 5 or not conversion.has_input(index)
@@ -56,9 +56,8 @@ def _convert(kind: str, conversion: Conversion) -> Sequence[SSAValue]:
     if starts[0] is None and starts[1] is not None:
         raise NotCovered("expected initial_h where initial_c is given, got none")
     peepholes = _constant(conversion, 7) if kind == "lstm" else None
-    inputs = RecurrenceInputs(
-        x, _emitted(conversion, 1, weight), _emitted(conversion, 2, recurrent), _constant(conversion, 3), None, *starts
-    )
+    constants = _emitted(conversion, 1, weight), _emitted(conversion, 2, recurrent), _constant(conversion, 3)
+    inputs = RecurrenceInputs(x, *constants, _lengths(conversion), *starts)
     op = conversion.emit(RecurrenceOp(inputs._replace(peepholes=peepholes), cell))
     if not samples_first:
         return op.outputs
@@ -118,6 +117,17 @@ def _samples_second(conversion: Conversion, x: SSAValue, *, swapped: bool) -> SS
     if len(conversion.sizes(x)) != STEPS_RANK:
         raise NotCovered(f"expected steps and states of rank 3, got {shape_words(conversion.sizes(x))}")
     return conversion.transpose(x, (1, 0, 2)) if swapped else x
+
+
+def _lengths(conversion: Conversion) -> SSAValue | None:
+    value = conversion.input(4)
+    if value is None:
+        return None
+    lengths = conversion.scope.value_of(value)
+    if lengths is None or lengths.type != INT32:
+        kind = "a constant" if conversion.any_constant(4) is not None else describe(value.type) or "another type"
+        raise NotCovered(f"expected tensor(int32) that is computed as sequence_lens, got {kind}")
+    return lengths
 
 
 def _constant(conversion: Conversion, index: int) -> SSAValue | None:

@@ -104,6 +104,11 @@ class ScanStep:
                     with loop(end - first) as offset, when(~self._has(first + offset, time)):
                         row = before + first + offset
                         self._clear(self._rows(op.sequence, row), first.constant(self._width(op.sequence)))
+        if op.lengths is not None:
+            # a sample without steps has no last states, as in onnxruntime
+            with loop(end - first) as offset, when(~self._has(first + offset, first.constant(0))):
+                for state in op.finals:
+                    self._clear(self._rows(state, first + offset), first.constant(self._width(state)))
         return scratch_bytes
 
     def _pointers(self, tile: TileOp, before: Number) -> dict[SSAValue, Floats]:

@@ -41,7 +41,7 @@ from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAtt
 from ...dialect.ops.attention import Attention
 from ...dialect.ops.constants import SparseConstantOp, few_bits_of
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp
-from ...dialect.ops.foreign import INT64, ForeignOp
+from ...dialect.ops.foreign import INT64, INTEGERS, ForeignOp
 from ...dialect.ops.graphs import EdgeListOp, OverEdges, OverEdgesOp, SortEdgesOp
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
 from ...dialect.ops.layers import LinearOp, float_layers
@@ -277,7 +277,7 @@ def _shapes(func: FuncOp) -> dict[SSAValue, SymbolicShape]:
     shapes = argument_shapes(func)
     for index, op in enumerate(op for op in func.body.block.ops if op.results):
         for result, shape in zip(op.results, _result_shapes(op, index, shapes), strict=False):
-            if shape is not None and result.type == INT64:
+            if shape is not None and result.type in INTEGERS:
                 shapes[result] = shape
             elif shape is not None:
                 # a type may know a number where the symbols do not
@@ -396,6 +396,8 @@ def _gains(op: Operation, rows: Rows, weight_bytes: float, known: _Known) -> boo
         return op.times is not None or _has_sparse_kernels(op, rows, weight_bytes, known)
     if isinstance(op, RecurrenceOp):
         steps, samples, _ = rows.shapes[op.x]
+        if op.lengths is not None and len(rows.shapes.get(op.lengths, ())) != 1:
+            return False
         return recurrence_gains(op, steps, samples, known.machine)
     return isinstance(op, OverEdgesOp)
 

@@ -10,6 +10,7 @@ import onnx_ir
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
+from xdsl.dialects.builtin import ModuleOp
 
 import redpebble
 from redpebble.dialect.semantics.interpreter import interpret
@@ -30,8 +31,13 @@ CELLS = (
     Recurrent("GRU", 31, 17, direction="bidirectional", attributes={"linear_before_reset": 1}),
     Recurrent("GRU", 64, 32, direction="reverse", bias=False),
     Recurrent("RNN", 17, 17, starts=1),
+    Recurrent("LSTM", 12, 9, lengths=True, starts=2, direction="bidirectional"),
+    Recurrent("GRU", 33, 6, lengths=True, direction="reverse"),
     Recurrent("RNN", 31, 9, direction="bidirectional", attributes={"activations": ["Relu", "Tanh"], "clip": 0.9}),
 )
+
+QUICK = (CELLS[2], CELLS[3], CELLS[7])
+"""Cells that are always compiled: the others take as long each."""
 
 
 def judge(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
@@ -59,11 +65,12 @@ def name(cell: Recurrent) -> str:
 @pytest.mark.parametrize("cell", CELLS, ids=name)
 def test_the_reference_is_what_onnxruntime_computes(cell: Recurrent) -> None:
     model, feeds = cell.model(), cell.feeds(5, 3)
-    module = import_model(model, foreign="refuse").module
-    same(interpret(module, feeds), run(judge(model), feeds))
+    same(interpret(imported(model), feeds), run(judge(model), feeds))
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=name)
+@pytest.mark.parametrize(
+    "cell", [pytest.param(one, marks=[] if one in QUICK else pytest.mark.slow) for one in CELLS], ids=name
+)
 def test_native_code_gives_what_onnxruntime_gives(cell: Recurrent, tmp_path: Path) -> None:
     model = cell.model()
     network, expected = redpebble.compile(model, threads=1, cache=tmp_path), judge(model)
@@ -72,7 +79,14 @@ def test_native_code_gives_what_onnxruntime_gives(cell: Recurrent, tmp_path: Pat
         same(network.run(None, feeds), run(expected, feeds))
 
 
-@pytest.mark.parametrize("outputs", [("y",), ("y_h",), ("y_c",), ("y", "y_c"), ("y_h", "y_c")], ids="+".join)
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        ("y_h", "y_c"),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in (("y",), ("y_h",), ("y_c",), ("y", "y_c"))),
+    ],
+    ids="+".join,
+)
 def test_any_of_the_results_may_be_asked_for(outputs: tuple[str, ...], tmp_path: Path) -> None:
     cell = Recurrent("LSTM", 9, 4, outputs=outputs, direction="bidirectional")
     network = redpebble.compile(cell.model(), threads=1, cache=tmp_path)
@@ -137,7 +151,25 @@ def test_what_has_no_code_is_refused_by_name(cell: Recurrent, reason: str) -> No
         redpebble.compile(cell.model())
 
 
+@pytest.mark.parametrize(
+    "direction", ["bidirectional", *(pytest.param(one, marks=pytest.mark.slow) for one in ("forward", "reverse"))]
+)
+def test_samples_end_each_after_its_own_steps(direction: str, tmp_path: Path) -> None:
+    cell = Recurrent("LSTM", 9, 4, lengths=True, starts=2, direction=direction)
+    module, expected = imported(cell.model()), judge(cell.model())
+    network = redpebble.compile(cell.model(), threads=1, cache=tmp_path)
+    for lengths in ((5, 3, 1, 1), (2, 5, 5, 4), (0, 5, 0, 2), (0, 0, 0, 0), (5, 5, 5, 5)):
+        feeds = {**cell.feeds(5, 4), "lengths": np.array(lengths, np.int32)}
+        same(interpret(module, feeds), run(expected, feeds))
+        same(network.run(None, feeds), run(expected, feeds))
+
+
+def imported(model: onnx.ModelProto) -> ModuleOp:
+    return import_model(model, foreign="prologue").module
+
+
 GAINING = (
+    Recurrent("LSTM", 192, 64, density=0.08, lengths=True, starts=1),
     Recurrent("LSTM", 192, 96, density=0.08, direction="bidirectional", starts=2),
     Recurrent("GRU", 192, 64, density=0.08, attributes={"linear_before_reset": 1}),
 )
@@ -179,8 +211,19 @@ def test_a_recurrence_that_gains_nothing_stays(cell: Recurrent) -> None:
     assert [node.op_type for node in nodes] == [cell.operator]
 
 
+@pytest.mark.slow
+def test_the_provider_runs_a_sparse_recurrence() -> None:
+    cell = Recurrent("LSTM", 192, 64, density=0.08, lengths=True, starts=2)
+    options = onnxruntime.SessionOptions()
+    options.add_provider_for_devices(redpebble.register(), {})
+    session = onnxruntime.InferenceSession(cell.model().SerializeToString(), options)
+    for steps, batch in ((6, 3), (1, 1)):
+        feeds = cell.feeds(steps, batch)
+        same(run(session, feeds), run(judge(cell.model()), feeds))
+
+
 def test_a_portable_file_keeps_the_node() -> None:
-    nodes = onnx_ir.to_proto(redpebble.optimize(GAINING[0].model(), target="portable").model).graph.node
+    nodes = onnx_ir.to_proto(redpebble.optimize(GAINING[1].model(), target="portable").model).graph.node
     assert [node.op_type for node in nodes] == ["LSTM"]
 
 

@@ -128,14 +128,14 @@ def test_the_module_after_a_stage_goes_into_a_file(run: Run, model: Path, tmp_pa
         (("compile", "--skip-passes", "pebble-form-tiles"), "pass: expected one of "),
         (
             ("compile", "--stop-after", "x"),
-            "stage: expected one of simplify, arrange, choose, tile, schedule, got 'x'",
+            "stage: expected one of simplify, expand, arrange, choose, tile, schedule, got 'x'",
         ),
         (
             ("optimize", "--stop-after", "tile"),
             "stage: expected one of simplify, choose, extract, split, got 'tile'",
         ),
         (("optimize", "--print-after", "pebble-form-tiles"), "pass: expected one of "),
-        (("explain", "--stop-after", "x"), "stage: expected one of simplify, arrange, choose, "),
+        (("explain", "--stop-after", "x"), "stage: expected one of simplify, expand, arrange, choose, "),
         (("explain", "--print-after", "x"), "pass: expected one of "),
         (
             ("compile", "--stop-after", "simplify", "--print-after", "pebble-form-tiles"),
