@@ -33,7 +33,7 @@ from ..tensors import (
     shape_of,
     shape_text,
 )
-from .axis_maps import AxisMap, AxisPattern, FixedAxes, PatternOp, RowMajor, RowWise, result_type
+from .axis_maps import AxisMap, AxisPattern, FixedAxes, PatternOp, RowMajor, RowWise, result_type, with_quick_operands
 from .pattern_traits import LayerPatterns
 from .quantized_layers import QuantizedLayer, verify_parameters
 
@@ -55,6 +55,7 @@ class _LinearAxes(AxisPattern):
         return replace(known, whole=frozenset(known.operands[0][:-1])) if op.finds_codes else known
 
 
+@with_quick_operands
 @irdl_op_definition
 class LinearOp(PatternOp):
     """activation(x weight + bias), row by row: x [..., K], weight [K, N], bias [N], result [..., N].

@@ -30,6 +30,7 @@ from ...dialect.attributes.row_panels import PanelsAttr
 from ...dialect.attributes.structure_facts import FactAttr
 from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.graphs import OverEdgesOp
+from ...dialect.ops.layers import LinearOp
 from ...sparse.csr import CsrPattern, Indices
 from ...sparse.patterns.bands_and_components import Connectivity
 from ...sparse.patterns.hidden_blocks import Groups, alike_inputs, row_groups, usual_height
@@ -135,6 +136,9 @@ class DiscoverStructure(ModulePass):
                 rows = weight.pattern
                 alike, sample = first_alike(rows), OverlapSample.of(rows, np.random.default_rng(self.seed))
                 facts, groups = facts_of(rows, alike, sample, np.random.default_rng(self.seed))
+                if _is_of_codes(constant):
+                    constant.panels, constant.facts = None, ArrayAttr(facts) if facts else None
+                    continue
                 panels = panels_of(rows, alike, sample, np.random.default_rng(self.seed))
                 if _shared(rows, panels) < LEAST_SHARED:
                     panels = panels_of_groups(rows, groups.labels) if groups is not None else []
@@ -146,6 +150,12 @@ class DiscoverStructure(ModulePass):
 def _is_graph(constant: SparseConstantOp) -> bool:
     readers = [use.operation for use in constant.result.uses]
     return bool(readers) and all(isinstance(reader, OverEdgesOp) for reader in readers)
+
+
+def _is_of_codes(constant: SparseConstantOp) -> bool:
+    """Return whether only layers on codes read a weight, whose kernels find outputs that share inputs themselves."""
+    readers = [use.operation for use in constant.result.uses]
+    return bool(readers) and all(isinstance(one, LinearOp) and one.times is not None for one in readers)
 
 
 def _shared(rows: CsrPattern, panels: Sequence[Panel]) -> float:

@@ -15,6 +15,8 @@ leave other units dead, so this is repeated until nothing changes. At least one 
 touches NaN or inf stays, and so do the model's inputs.
 """
 
+from itertools import cycle
+
 import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
@@ -35,11 +37,10 @@ class DropDeadUnits(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         layers = layers_with_units(op)
         # units without readers die from the last layer to the first, constants the other way round: each sweep in its
-        # direction finishes a chain of layers, so two or three rounds do for most models
-        changed = True
-        while changed:
-            dropped = sum(drop_dead(layer) for layer in reversed(layers))
-            changed = dropped + sum(drop_dead(layer) for layer in layers) > 0
+        # direction finishes a chain of layers; one that drops nothing is the last
+        sweeps = cycle((layers[::-1], layers))
+        while sum(drop_dead(layer) for layer in next(sweeps)) > 0:
+            pass
         erase_unused(op.body)
 
 

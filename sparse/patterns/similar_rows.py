@@ -77,6 +77,8 @@ def shared_inputs_order(rows: CsrPattern, members: Indices) -> Indices:
     neighbour not yet visited with the most common inputs, and begins anew at the first panel left where there is none:
     equal panels come together, and the panels of a ring, as in butterflies and RadiX-Nets, follow it around.
     """
+    if len(members) < 2:
+        return np.arange(len(members))
     owner, inputs = rows.entries(members)
     readers = np.bincount(inputs, minlength=rows.column_count)
     if int(np.square(readers).sum()) > MOST_PAIRS:
