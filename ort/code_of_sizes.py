@@ -24,6 +24,7 @@ from .custom_ops.node import one_line
 from .session_arguments import Sizes, Wanted
 
 Key = tuple[tuple[str, int], ...]
+"""Sizes by the names of axes."""
 
 
 class Opening(NamedTuple):
@@ -61,6 +62,8 @@ class CodeOfSizes:
         self._begin_in_process()
         self._sessions: OrderedDict[Key, onnxruntime.InferenceSession | None] = OrderedDict()
         self._wishes: OrderedDict[Key, int] = OrderedDict()
+        self._last: Key = ()
+        """The sizes of the call before, which have a session or need none."""
         self._met = 0
         """Sizes that code was made for so far."""
 
@@ -69,37 +72,40 @@ class CodeOfSizes:
         self._lock, self._process = Lock(), os.getpid()
         self._worker: Thread | None = None
 
-    def of(self, sizes: Sizes) -> onnxruntime.InferenceSession | None:
+    def of(self, key: Key) -> onnxruntime.InferenceSession | None:
         """Return the session for these sizes; None where there is none, which may be made for later calls."""
-        key = (*sizes.items(),)
+        if key == self._last:  # most calls: neither the order changes, nor is there anything to wish
+            return self._sessions.get(key)
         if os.getpid() != self._process:
             self._begin_in_process()
         with self._lock:
             if key in self._sessions:
                 self._sessions.move_to_end(key)
+                self._last = key
                 return self._sessions[key]
-            self._wishes[key] = self._wishes.pop(key, 0) + 1
-            if len(self._wishes) > MOST_WISHES:
-                self._wishes.popitem(last=False)
-            if self._worker is None or not self._worker.is_alive():
-                if self._best_wish() is None:
-                    return None
-                # no daemon: it ends with the main thread, and never within native code that is being torn down
-                self._worker = Thread(target=self._serve, name="redpebble code of sizes", daemon=False)
-                self._worker.start()
+            self._wish(key)
         return None
 
-    def prepare(self, sizes: Sizes) -> None:
+    def _wish(self, key: Key) -> None:
+        self._wishes[key] = self._wishes.pop(key, 0) + 1
+        if len(self._wishes) > MOST_WISHES:
+            self._wishes.popitem(last=False)
+        is_served = self._worker is not None and self._worker.is_alive()
+        if not is_served and self._best_wish() is not None:
+            # no daemon: it ends with the main thread, and never within native code that is being torn down
+            self._worker = Thread(target=self._serve, name="redpebble code of sizes", daemon=False)
+            self._worker.start()
+
+    def prepare(self, key: Key) -> None:
         """Make the session for these sizes, in this thread.
 
         Raises:
             ModelError: the model cannot have these sizes.
         """
-        key = (*sizes.items(),)
         with self._lock:
             if key in self._sessions:
                 return
-        self._keep(key, self._opening.make(sizes))
+        self._keep(key, self._opening.make(dict(key)))
 
     def ready_sizes(self) -> list[Sizes]:
         """Return the sizes that have code, those of the last call at the end."""
@@ -121,6 +127,8 @@ class CodeOfSizes:
 
     def _best_wish(self) -> Key | None:
         """Return the wish that was called most often, the latest of several; None where all may wait."""
+        if self._met >= EAGER_SIZES and not any(self._sessions.values()):
+            return None  # nothing gains, whatever the sizes are
         least = 1 if self._met < EAGER_SIZES else 2
         wishes = [key for key, calls in self._wishes.items() if calls >= least]
         return max(reversed(wishes), key=self._wishes.__getitem__, default=None)
@@ -138,6 +146,7 @@ class CodeOfSizes:
             self._wishes.pop(key, None)
             self._sessions[key] = session
             self._sessions.move_to_end(key)
+            self._last = key
             while sum(kept is not None for kept in self._sessions.values()) > self._most:
                 self._sessions.popitem(last=False)
             if len(self._sessions) > MOST_WISHES:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 from weakref import finalize
 
 import onnxruntime
@@ -12,8 +12,10 @@ from typing_extensions import override
 from ..foundation.log import LOG
 from ..frontend.errors import ModelError
 from ..frontend.reading.axis_names import Axes, Dims, check_sizes, size_or_name, sizes_of, words_of
-from .code_of_sizes import CodeOfSizes
+from .code_of_sizes import CodeOfSizes, Key
 from .session_arguments import SessionArguments, Sizes
+
+MOST_SHAPES: Final = 4096
 
 
 class SizedSession(onnxruntime.InferenceSession):
@@ -26,22 +28,29 @@ class SizedSession(onnxruntime.InferenceSession):
         """Make a session of `ready`, which runs inputs of any size; `code` has what is made for one size of `axes`."""
         super().__init__(ready, **arguments.by_name)
         self._axes, self.code = axes, code
+        self._keys: dict[tuple[tuple[int, ...], ...], Key] = {}
+        """Shapes of inputs that were met -> the sizes in them: found out once, since a call may take microseconds."""
         finalize(self, code.close)
 
     @override
     def run(self, output_names: Sequence[str] | None, input_feed: Any, run_options: Any = None) -> list[NDArray[Any]]:
         """Run the model, as every session does."""
-        sizes = self.sizes_in(input_feed)
-        chosen = self.code.of(sizes) if sizes else None
+        key = self.key_of(input_feed)
+        chosen = self.code.of(key) if key else None
         if chosen is None:
             return super().run(output_names, input_feed, run_options)
         return chosen.run(output_names, input_feed, run_options)
 
-    def sizes_in(self, feeds: Mapping[str, Any]) -> Sizes | None:
-        """Return the sizes that inputs have, by the names of axes; None where there is no code for such inputs."""
-        shapes = {name: tuple(getattr(feeds.get(name), "shape", ())) for name in self._axes}
-        sizes = sizes_of(self._axes, shapes)
-        return sizes if sizes and min(sizes.values()) > 0 else None
+    def key_of(self, feeds: Mapping[str, Any]) -> Key:
+        """Return the sizes that inputs have, by the names of axes; an empty key where there is no code for them."""
+        shapes = tuple([getattr(feeds.get(name), "shape", ()) for name in self._axes])
+        known = self._keys.get(shapes)
+        if known is not None:
+            return known
+        sizes = sizes_of(self._axes, dict(zip(self._axes, shapes, strict=True)))
+        if len(self._keys) >= MOST_SHAPES:
+            self._keys.clear()
+        return self._keys.setdefault(shapes, (*sizes.items(),) if sizes and min(sizes.values()) > 0 else ())
 
     def prepare(self, sizes: Sizes) -> None:
         """Make code for calls of these sizes, now.
@@ -53,7 +62,7 @@ class SizedSession(onnxruntime.InferenceSession):
         missing = [word for word in words if word not in sizes]
         if missing:
             raise ValueError(f"expected the sizes of {', '.join(words)}, got none of {', '.join(missing)}")
-        self.code.prepare({word: sizes[word] for word in words})
+        self.code.prepare(tuple((word, sizes[word]) for word in words))
 
 
 def prepare(session: onnxruntime.InferenceSession, sizes: Sequence[Sizes]) -> None:
@@ -72,10 +81,9 @@ def prepare(session: onnxruntime.InferenceSession, sizes: Sequence[Sizes]) -> No
 
 def prepare_for(session: onnxruntime.InferenceSession, feeds: Mapping[str, Any]) -> None:
     """Make code for calls with inputs as large as these, now, in a session that waits for sizes."""
-    sizes = session.sizes_in(feeds) if isinstance(session, SizedSession) else None
-    if isinstance(session, SizedSession) and sizes:
+    if isinstance(session, SizedSession) and (key := session.key_of(feeds)):
         with suppress(ModelError):  # sizes that the model does not take: onnxruntime says so
-            session.code.prepare(sizes)
+            session.code.prepare(key)
 
 
 def _dims_of(session: onnxruntime.InferenceSession) -> Dims:
