@@ -4,6 +4,9 @@ Sixteen outputs, a panel, have two slots each in a step of 32 bytes; all slots o
 A slot is a byte: the input among these 16 in the lowest four bits, the size of the weight in three, its sign in one. A
 weight of more than 7 steps of its scale takes several slots, and a slot without a weight is 0.
 
+Where a panel would need many steps for 16 inputs, all weights of this block are stored, its zeros too, as codes of four
+bits: half as many bytes, and no more instructions. The two inputs of a word of 16 outputs lie side by side.
+
 The inputs of a unit, 32 neighbours or 16, have a scale together, and so have the weights of an output there. Each panel
 has its units in an order of its own, those with equally many steps one after the other: the end of a loop over a few
 steps is foreseen only if it comes after as many as before.
@@ -33,6 +36,18 @@ MOST_IN_SLOT: Final = 7
 
 SIGN_BIT: Final = 128
 
+LEAST_DENSE: Final = 5
+"""Steps of a block from which on all its weights are stored."""
+
+DENSE_LINES: Final = 4
+"""Lines of 32 bytes that these take."""
+
+DENSE_BIT: Final = 128
+"""The bit of the number of a block's lines that says that they are no steps."""
+
+MIDDLE: Final = 8
+"""The code of 0 where all weights of a block are stored."""
+
 MOST_OF_UNIT: Final = 257
 """Sizes of an output's weights in a unit, all together, whose products with inputs up to 127 are 16-bit numbers."""
 
@@ -61,9 +76,9 @@ Ids = NDArray[np.int64]
 class PackedSlots(NamedTuple):
     """Panels of 16 outputs, packed.
 
-    sizes u32 [2]: units of a panel, inputs of a unit. heads u32 [panels, 64]. units u32 [panels, units]: steps over the
-    first 16 inputs, those over the others in bits 8 to 15, the number of the unit above. scales i16 [panels, units,
-    16]. slots u8 [steps, 32].
+    sizes u32 [2]: units of a panel, inputs of a unit. heads u32 [panels, 64]. units u32 [panels, units]: lines of the
+    first 16 inputs, those of the others in bits 8 to 15, the number of the unit above. scales i16 [panels, units,
+    16]. slots u8 [lines, 32].
     """
 
     sizes: NDArray[np.uint32]
@@ -99,7 +114,7 @@ def pack(weights: LayerWeights) -> PackedSlots:
         for first in range(0, panels * PANEL_WIDTH, PANELS_AT_ONCE * PANEL_WIDTH)
     ]
     heads, places, scales, slots = (np.concatenate(part) for part in zip(*parts, strict=True))
-    steps = ((places & 255) + (places >> 8 & 255)).sum(axis=1)
+    steps = ((places & DENSE_BIT - 1) + (places >> 8 & DENSE_BIT - 1)).sum(axis=1)
     heads[:, 3 * PANEL_WIDTH] = np.cumsum(steps) - steps
     return PackedSlots(np.array([units, unit], np.uint32), heads, places, scales, slots)
 
@@ -126,22 +141,45 @@ def _panels(
     ranks = np.arange(len(cell)) - np.searchsorted(cell, cell)
     counts = np.bincount(cell, minlength=panels * PANEL_WIDTH * blocks).reshape(panels, PANEL_WIDTH, blocks)
     steps = -(-counts.max(axis=1) // SLOTS)
-    by_unit = steps.reshape(panels, units, -1)
+    dense = (steps >= LEAST_DENSE) & _fit_in_codes(codes)
+    lines = np.where(dense, DENSE_LINES, steps)
+    by_unit = (lines | dense * DENSE_BIT).reshape(panels, units, -1)
     first, second = by_unit[..., 0], by_unit[..., 1] if size > LOOKED_UP else np.zeros_like(by_unit[..., 0])
     order = np.argsort(first * 256 + second, axis=1, kind="stable")
     words = np.take_along_axis(first | second << 8, order, axis=1) | order << 16
-    # steps before each block, in the order of the units
-    sorted_steps = np.take_along_axis(by_unit, order[..., np.newaxis], axis=1)
-    ends = np.cumsum(sorted_steps.reshape(-1))
+    # lines before each block, in the order of the units
+    in_order = np.take_along_axis(lines.reshape(by_unit.shape), order[..., np.newaxis], axis=1)
+    ends = np.cumsum(in_order.reshape(-1))
     before = np.empty_like(by_unit)
-    np.put_along_axis(before, order[..., np.newaxis], (ends - sorted_steps.reshape(-1)).reshape(by_unit.shape), axis=1)
+    np.put_along_axis(before, order[..., np.newaxis], (ends - in_order.reshape(-1)).reshape(by_unit.shape), axis=1)
+    starts = before.reshape(panels, blocks)
     slots = np.zeros((int(ends[-1]), STEP_BYTES), np.uint8)
-    step = before.reshape(panels, blocks)[position // PANEL_WIDTH, block] + ranks // SLOTS
-    slots[step, position % PANEL_WIDTH * SLOTS + ranks % SLOTS] = (
-        input_in_block | np.abs(value) << 4 | np.where(value < 0, SIGN_BIT, 0)
-    )
+    panel, output = np.divmod(position, PANEL_WIDTH)
+    in_slots = ~dense[panel, block]
+    step = starts[panel, block] + ranks // SLOTS
+    written = input_in_block | np.abs(value) << 4 | np.where(value < 0, SIGN_BIT, 0)
+    slots[step[in_slots], (output * SLOTS + ranks % SLOTS)[in_slots]] = written[in_slots]
+    if dense.any():
+        number = np.cumsum(dense.reshape(-1)).reshape(dense.shape)[panel, block] - 1
+        places = ((number * LOOKED_UP + input_in_block) * PANEL_WIDTH + output)[~in_slots]
+        held = np.bincount(places, value[~in_slots], minlength=int(dense.sum()) * LOOKED_UP * PANEL_WIDTH)
+        slots[starts[dense][:, np.newaxis] + np.arange(DENSE_LINES)] = _dense_lines((held + MIDDLE).astype(np.uint8))
     factors, scales = _scales(codes, members, (size, units), order)
     return _heads(members, factors, weights.bias), words.astype(np.uint32), scales, slots
+
+
+def _fit_in_codes(codes: GroupedCodes) -> bool:
+    """Return whether four bits hold all weights, that of 0 being the middle one."""
+    return not len(codes.steps) or bool(codes.steps.min() >= -MIDDLE and codes.steps.max() < MIDDLE)
+
+
+def _dense_lines(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return blocks of codes [blocks * 16 inputs * 16 outputs] as lines [blocks, 4, 32].
+
+    A line has four inputs: of each output the first two in the low halves of two bytes, the others in the high halves.
+    """
+    halves = codes.reshape(-1, DENSE_LINES, 2, 2, PANEL_WIDTH).swapaxes(3, 4).reshape(-1, DENSE_LINES, 2, STEP_BYTES)
+    return halves[:, :, 0] | halves[:, :, 1] << np.uint8(4)
 
 
 class _Pieces(NamedTuple):
@@ -192,7 +230,7 @@ def _heads(members: Ids, factors: NDArray[np.float32], bias: NDArray[np.float32]
 
 
 def work(layer: Layer, tile: Tile) -> Work:
-    """Return the work: steps that are read, steps of all rows, units that are read, units of all rows, inputs rounded.
+    """Return the work: lines that are read, steps of all rows, units that are read, units of all rows, inputs rounded.
 
     A panel does as many steps over 16 inputs as its fullest output needs: of 16 outputs one is 1.77 deviations above
     the mean, as far as weights are spread evenly.
@@ -202,13 +240,19 @@ def work(layer: Layer, tile: Tile) -> Work:
     mean = LOOKED_UP * np.clip(fullest, 0.0, 1.0)
     most = mean + FULLEST * np.sqrt(mean * (1 - mean / LOOKED_UP))
     # half a step is left over on the mean
-    steps = float((blocks * np.minimum(LOOKED_UP, most + 0.5) / SLOTS * -np.expm1(-2 * mean * PANEL_WIDTH)).sum())
+    steps = np.minimum(LOOKED_UP, most + 0.5) / SLOTS * -np.expm1(-2 * mean * PANEL_WIDTH)
+    dense = steps > LEAST_DENSE - 0.4
+    lines = blocks * float(np.where(dense, DENSE_LINES, steps).sum())
+    products = blocks * float(np.where(dense, DENSE_STEPS, steps).sum())
     units = panels * blocks / 2
     reads = -(-rows // AT_ONCE)
-    read_bytes = STEP_BYTES * steps + (4 + 2 * PANEL_WIDTH) * units
-    work_units = (steps * reads, steps * rows, units * reads, units * rows, float(layer.inputs * rows))
+    read_bytes = STEP_BYTES * lines + (4 + 2 * PANEL_WIDTH) * units
+    work_units = (lines * reads, products * rows, units * reads, units * rows, float(layer.inputs * rows))
     return Work(work_units, read_bytes, -(-rows // PASS_ROWS))
 
+
+DENSE_STEPS: Final = 6
+"""Steps that take as many instructions of a row as a block all of whose weights are stored."""
 
 FULLEST: Final = 1.77
 """Deviations by which the fullest of 16 outputs is above the mean."""
@@ -224,7 +268,7 @@ FAMILY = KernelFamily(
     row_major=True,
     # of 8 floats as measured on Zen 1, over 3.5, within 6 %; of 16 they are upper ends, by counting instructions
     prices={
-        8: (0.245, 0.367, 0.568, 0.99, 0.52, 1.0),
+        8: (0.215, 0.407, 0.63, 0.978, 0.576, 1.0),
         16: (0.35, 0.5, 0.8, 1.4, 0.75, 1.0),
     },
 )

@@ -10,11 +10,19 @@ Registers of a step for a panel of 16 outputs and up to 4 rows, in 16-bit lanes,
     chosen[row]  table[i0] table[i1] | ...                    vpshufb, then vpsignb
     sums[row]    + chosen0 size0 + chosen1 size1 | ...        vpmaddubsw, vpaddw
 
+A block all of whose weights are stored has codes of 0 to 15 instead, 8 for 0: their products with pairs of inputs have
+8 times the sum of the inputs too much, which is subtracted at once.
+
+    lines        4 inputs of 16 outputs, 2 in the low halves of the bytes
+    pairs[row]   x[0] x[1] | x[0] x[1] | ...                  vpshufb of the table
+    sums[row]    + x[0] code0 + x[1] code1 | ...              vpmaddubsw, vpaddw
+
 Behind a unit its sums are multiplied by the scales of its outputs, integers of 16 bits, those of even outputs and those
 of odd ones by themselves: vpmaddwd makes 32 bits of each. They are added up as floats, times the scale of the row's
 unit.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -23,8 +31,11 @@ from llvmlite import ir
 
 from ...kernels.formats.code_slots import (
     AT_ONCE,
+    DENSE_BIT,
+    DENSE_LINES,
     HEAD_WORDS,
     LOOKED_UP,
+    MIDDLE,
     PANEL_WIDTH,
     PASS_ROWS,
     SIGN_BIT,
@@ -33,10 +44,10 @@ from ...kernels.formats.code_slots import (
 )
 from ..cpu_target import CpuTarget
 from ..llvm.builder import Code
-from ..llvm.flow import allocated, branch, call, choose, fold, loop, select
+from ..llvm.flow import allocated, branch, call, choose, either, fold, loop, select
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import BYTE, FLOAT_BYTES, I16, I32, Bytes, Floats, Index, Ints, Number
-from ..llvm.vectors import Lanes
+from ..llvm.values import BYTE, FLOAT_BYTES, I16, I32, Bytes, Floats, Index, Ints, Number, Shorts
+from ..llvm.vectors import Lanes, broadcast
 from .kernel_form import LinearForm, activated, activation_key
 from .lookup_rows import apart_of
 
@@ -72,11 +83,14 @@ class _Rounded(NamedTuple):
     codes_apart: Number
     scales: Floats
     scales_apart: Number
+    surplus: Shorts
+    """What products with 8 have too much, with its sign, for each 16 inputs; `scales_apart` twice from row to row."""
 
     def at(self, row: Index) -> "_Rounded":
         """Return the same from a row on."""
         codes, scales = self.codes.at(row * self.codes_apart), self.scales.at(row * self.scales_apart)
-        return _Rounded(codes, self.codes_apart, scales, self.scales_apart)
+        surplus = self.surplus.at(row * self.scales_apart * 2)
+        return _Rounded(codes, self.codes_apart, scales, self.scales_apart, surplus)
 
 
 class _Results(NamedTuple):
@@ -124,12 +138,13 @@ def emit_apart(code: Code, form: LinearForm) -> ir.Function:
             codes_apart,
             allocated(x, Floats, PASS_ROWS, times=scales_apart),
             scales_apart,
+            allocated(x, Shorts, 2 * PASS_ROWS, times=scales_apart),
         )
         with loop(rows, PASS_ROWS) as first:
             count = (rows - first).smaller(PASS_ROWS)
             with loop(count) as row:
                 own = rounded.at(row)
-                call(rounding, x.at((first + row) * x_apart), own.codes, own.scales, inputs, units, unit)
+                call(rounding, x.at((first + row) * x_apart), own.codes, own.scales, own.surplus, inputs, units, unit)
             target = _Results(y.at(first * y_apart), y_apart)
             blocks = count.divided_up(at_once)
             with loop(outputs.divided_up(PANEL_WIDTH)) as index:
@@ -167,27 +182,23 @@ def _panel_at(arrays: _Arrays, index: Number) -> _PanelArrays:
 
 
 def _rounding_function(code: Code) -> ir.Function:
-    """Return the function `void (x, codes, scales, inputs, units, inputs of a unit)` for one row."""
+    """Return the function `void (x, codes, scales, surplus, inputs, units, inputs of a unit)` for one row."""
 
     @code.kernel("code_slots_rounding")
-    def kernel(x: Floats, codes: Bytes, scales: Floats, inputs: Number, units: Number, unit: Number) -> None:
+    def kernel(
+        x: Floats, codes: Bytes, scales: Floats, surplus: Shorts, inputs: Number, units: Number, unit: Number
+    ) -> None:
         lanes = code.lanes(x, LANES)
 
         def rounded(size: int) -> None:
             with loop(units) as index:
                 first = index * size
                 left = inputs - first
+                target = _RoundedUnit(codes.at(first), scales.at(index), surplus.at(index * (size // LOOKED_UP)))
                 branch(
                     left >= size,
-                    lambda: _round_unit(
-                        lanes,
-                        [lanes.load(x.at(first + start)) for start in range(0, size, LANES)],
-                        codes.at(first),
-                        scales.at(index),
-                    ),
-                    lambda: _round_unit(
-                        lanes, _first(lanes, x.at(first), left, size), codes.at(first), scales.at(index)
-                    ),
+                    lambda: _round_unit(lanes, [lanes.load(x.at(first + at)) for at in range(0, size, LANES)], target),
+                    lambda: _round_unit(lanes, _first(lanes, x.at(first), left, size), target),
                     likely=True,
                 )
 
@@ -196,25 +207,39 @@ def _rounding_function(code: Code) -> ir.Function:
     return kernel
 
 
+class _RoundedUnit(NamedTuple):
+    """The places of the integers, the scale and the surplus of a unit."""
+
+    codes: Bytes
+    scale: Floats
+    surplus: Shorts
+
+
 def _first(lanes: Lanes, x: Floats, count: Number, size: int) -> Vectors:
     """Return vectors of some values, zeros behind them."""
     return [lanes.load_chosen(x.at(start), lanes.below(count, start)) for start in range(0, size, LANES)]
 
 
-def _round_unit(lanes: Lanes, values: Vectors, codes: Bytes, scale: Floats) -> None:
-    """Write the integers and the scale of a unit."""
+def _round_unit(lanes: Lanes, values: Vectors, target: _RoundedUnit) -> None:
+    """Write the integers, the scale and the surplus of a unit."""
     builder = lanes.builder
     largest, nothing = lanes.abs(values[0]), lanes.mul(values[0], 0.0)
     for value in values[1:]:
         largest, nothing = lanes.max(largest, lanes.abs(value)), lanes.add(nothing, lanes.mul(value, 0.0))
     most, undefined = lanes.horizontal_max(largest), lanes.horizontal_sum(nothing)
     # 0, or NaN where a value is NaN or infinite
-    scale[0] = builder.fadd(builder.fdiv(most, ir.Constant(most.type, GREATEST)), undefined)
+    target.scale[0] = builder.fadd(builder.fdiv(most, ir.Constant(most.type, GREATEST)), undefined)
     times = lanes.div(GREATEST, most)
     times = lanes.select(lanes.compare(">", most, 0.0), times, 0.0)
+    integers: Vectors = []
     for index, value in enumerate(values):
         bits = lanes.bits(lanes.add(lanes.mul(value, times), MAGIC))
-        codes.at(index * LANES).store(builder.trunc(bits, ir.VectorType(BYTE, LANES)), LANES)
+        target.codes.at(index * LANES).store(builder.trunc(bits, ir.VectorType(BYTE, LANES)), LANES)
+        integers.append(builder.sub(bits, lanes.bits(lanes.splat(MAGIC))))
+    for index in range(len(values) // 2):
+        both = builder.add(integers[2 * index], integers[2 * index + 1])
+        total = call_intrinsic(builder, f"llvm.vector.reduce.add.v{LANES}i32", I32, [both])
+        target.surplus[index] = (Number(builder, total) * -MIDDLE).narrow(I16)
 
 
 def _panel_function(code: Code, form: LinearForm, rows: int) -> ir.Function:
@@ -225,6 +250,13 @@ def _panel_function(code: Code, form: LinearForm, rows: int) -> ir.Function:
         _Panel(code.lanes(panel.head, LANES), rows, x, panel).emit(form, y, units, unit)
 
     return kernel
+
+
+class _Inputs(NamedTuple):
+    """The addresses of 16 inputs, and of their surplus, in a row."""
+
+    codes: Bytes
+    surplus: Shorts
 
 
 class _Sums(NamedTuple):
@@ -254,28 +286,72 @@ class _Panel:
         def step(index: Number, now: _Sums) -> _Sums:
             word = self.panel.units[index]
             number = word >> 16
-            codes = self.x.codes.at(number * unit)
-            parts: Vectors = [_zero(WORDS)] * self.rows
-            slots, parts = self._steps(word & 255, codes, now.slots, parts)
-            slots, parts = self._steps((word >> 8) & 255, codes.at(LOOKED_UP), slots, parts)
+            place = number * unit
+            codes, surplus = self.x.codes.at(place), self.x.surplus.at(place // LOOKED_UP)
+            parts: Vectors = [_constant(WORDS, 0)] * self.rows
+            slots, parts = self._block(word & 255, _Inputs(codes, surplus), now.slots, parts)
+            following = _Inputs(codes.at(LOOKED_UP), surplus.at(1))
+            slots, parts = self._block((word >> 8) & 255, following, slots, parts)
             return _Sums(slots, self._scaled(index, number, parts, now.sums))
 
         zeros: Vectors = [lanes.splat(0.0)] * (2 * self.rows)
         sums = fold(units, _Sums(self.panel.slots, zeros), step).sums
         self._place(form, sums, y)
 
-    def _steps(self, count: Number, codes: Bytes, slots: Bytes, parts: Vectors) -> tuple[Bytes, Vectors]:
-        """Emit some steps over 16 inputs, which begin at an address in the first row."""
-        tables = [codes.at(row * self.x.codes_apart) for row in range(self.rows)]
-        registers = [self._repeated(table) for table in tables] if self._has_lookup else []
+    def _block(self, lines: Number, inputs: "_Inputs", slots: Bytes, parts: Vectors) -> tuple[Bytes, Vectors]:
+        """Emit the products of 16 inputs, whose lines are steps or all weights; `inputs` are those of the first row."""
+        tables = [inputs.codes.at(row * self.x.codes_apart) for row in range(self.rows)]
+        registers = [self._repeated(table) for table in tables]
+        return either(
+            lines >= DENSE_BIT,
+            lambda: self._dense(registers, inputs.surplus, slots, parts),
+            lambda: self._steps(lines, tables, registers, slots, parts),
+        )
+
+    def _dense(self, registers: Vectors, surplus: Shorts, slots: Bytes, parts: Vectors) -> tuple[Bytes, Vectors]:
+        """Emit the products of all weights of 16 inputs."""
+        builder, sums = self.lanes.builder, list[ir.Value]()
+        for row, part in enumerate(parts):
+            own = surplus.narrow(row * self.x.scales_apart * 2)
+            sums.append(builder.add(part, broadcast(builder, own.value, PANEL_WIDTH)))
+        for line in range(DENSE_LINES):
+            loaded = slots.after(line * STEP_BYTES).load(BYTES, STEP_BYTES)
+            for half, codes in enumerate((loaded, self._shifted(loaded))):
+                sizes = builder.and_(codes, _constant(BYTES, 15))
+                first = 4 * line + 2 * half
+                mask = ir.Constant(ir.VectorType(I32, STEP_BYTES), [first, first + 1] * PANEL_WIDTH)
+                for row, table in enumerate(registers):
+                    pairs = builder.shuffle_vector(table, table, mask)
+                    sums[row] = builder.add(sums[row], self._pair_products(sizes, pairs))
+        return slots.after(DENSE_LINES * STEP_BYTES), sums
+
+    def _shifted(self, loaded: ir.Value) -> ir.Value:
+        """Return bytes whose lowest bits are the highest four."""
+        # shifted as words, as no instruction shifts bytes
+        builder = self.lanes.builder
+        return builder.bitcast(builder.lshr(builder.bitcast(loaded, WORDS), _constant(WORDS, 4)), BYTES)
+
+    def _pair_products(self, sizes: ir.Value, values: ir.Value) -> ir.Value:
+        """Return the sums of two products of unsigned bytes and signed ones each, 16 bits wide."""
+        builder = self.lanes.builder
+        if self._has_lookup:
+            return call_intrinsic(builder, "llvm.x86.avx2.pmadd.ub.sw", WORDS, [sizes, values])
+        wide = ir.VectorType(I16, STEP_BYTES)
+        products = builder.mul(builder.zext(sizes, wide), builder.sext(values, wide))
+        masks = (ir.Constant(ir.VectorType(I32, PANEL_WIDTH), list(range(at, STEP_BYTES, 2))) for at in (0, 1))
+        first, second = (builder.shuffle_vector(products, products, mask) for mask in masks)
+        return builder.add(first, second)
+
+    def _steps(
+        self, count: Number, tables: Sequence[Bytes], registers: Vectors, slots: Bytes, parts: Vectors
+    ) -> tuple[Bytes, Vectors]:
+        """Emit some steps over 16 inputs, which stand in a register, or at an address, for each row."""
 
         def step(_: Number, now: tuple[Bytes, Vectors]) -> tuple[Bytes, Vectors]:
             at, sums = now
             loaded = at.load(BYTES, STEP_BYTES)
             builder = self.lanes.builder
-            # shifted as words, as no instruction shifts bytes
-            shifted = builder.lshr(builder.bitcast(loaded, WORDS), _constant(WORDS, 4))
-            sizes = builder.and_(builder.bitcast(shifted, BYTES), _constant(BYTES, 7))
+            sizes = builder.and_(self._shifted(loaded), _constant(BYTES, 7))
             if not self._has_lookup:
                 added = [self._one_by_one(total, table, at, sizes) for total, table in zip(sums, tables, strict=True)]
                 return at.after(STEP_BYTES), added
@@ -284,8 +360,7 @@ class _Panel:
             for total, table in zip(sums, registers, strict=True):
                 chosen = call_intrinsic(builder, "llvm.x86.avx2.pshuf.b", BYTES, [table, places])
                 signed = call_intrinsic(builder, "llvm.x86.avx2.psign.b", BYTES, [chosen, loaded])
-                products = call_intrinsic(builder, "llvm.x86.avx2.pmadd.ub.sw", WORDS, [sizes, signed])
-                added.append(builder.add(total, products))
+                added.append(builder.add(total, self._pair_products(sizes, signed)))
             return at.after(STEP_BYTES), added
 
         return fold(count, (slots, parts), step)
@@ -360,7 +435,3 @@ def _has_lookup(target: CpuTarget) -> bool:
 
 def _constant(kind: ir.VectorType, number: int) -> ir.Constant:
     return ir.Constant(kind, [number] * kind.count)
-
-
-def _zero(kind: ir.VectorType) -> ir.Constant:
-    return _constant(kind, 0)

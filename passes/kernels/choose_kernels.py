@@ -56,7 +56,7 @@ from ..images.convolution_kernels import choose_for_convolutions
 WORTH_PACKING: Final = 0.97
 """A family that no wider tile uses is packed for itself, so it has to be faster by more than this."""
 
-WORTH_A_COPY: Final = 2.2
+WORTH_A_COPY: Final = 3.0
 """Times as fast as on codes that kernels on floats have to be for many rows to be worth a copy of the weights."""
 
 NAMED: Final = 3

@@ -32,6 +32,8 @@ CASES = {
     "zeros, dense": FewBits(100, 16, has_zeros=True, zeros=0.0, accuracy=4),
     "zeros, sparse": FewBits(260, 35, has_zeros=True, zeros=0.9, accuracy=4, has_bias=True),
     "zeros alone": FewBits(64, 20, zeros=1.0, accuracy=4),
+    "all weights of some blocks": FewBits(229, 35, zeros=0.6, accuracy=4),
+    "all weights of all blocks, groups of 16": FewBits(100, 37, size=16, zeros=0.0, accuracy=4, has_bias=True),
     "one of each": FewBits(1, 1, zeros=0.0, accuracy=4),
 }
 
