@@ -1,9 +1,9 @@
 """Ops that can run in an image network, the images that they have in common, and what they cost."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS
 from ...dialect.ops.constants import SparseConstantOp
@@ -269,6 +269,14 @@ def _is_whole(op: Depthwise2dOp | Pool2dOp) -> bool:
     return op.window.is_all_of(*image_shape(op.x)[2:])
 
 
+def _is_by_rows(op: Operation | Block) -> TypeGuard[Pool2dOp]:
+    """Return whether an op finds the largest of each column of windows, whose largest is found behind it."""
+    if not isinstance(op, Pool2dOp) or op.kind.data != "max" or op.window.kernel_size[1] > 1:
+        return False
+    reader = op.result.get_user_of_unique_use()
+    return isinstance(reader, Pool2dOp) and reader.kind.data == "max" and reader.window.kernel_size[0] == 1
+
+
 def _taps_us(op: Depthwise2dOp | Pool2dOp) -> float:
     return TAP_US * len(op.window.taps) * pixels_of(op.result)
 
@@ -342,8 +350,9 @@ def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> 
         elif isinstance(op, Pool2dOp) and _is_of_codes(op):
             total += DENSE_POOLED_US * len(op.window.taps) * pixels_of(op.result)
         elif isinstance(op, Depthwise2dOp | Pool2dOp) and not _is_whole(op):
-            # strides cost nothing there
-            total += shares.dense_taps * _taps_us(op)
+            # strides cost nothing there, and all taps are read at once
+            rows = op.x.owner.window.kernel_size[0] if isinstance(op, Pool2dOp) and _is_by_rows(op.x.owner) else 1
+            total += 0.0 if _is_by_rows(op) else shares.dense_taps * rows * _taps_us(op)
         elif isinstance(op, ActivateOp | BinaryOp) and is_between_codes(op):
             kind = "activate" if isinstance(op, ActivateOp) else "add" if isinstance(op, AddOp) else "binary"
             total += shares.values * DENSE_CODED_US[kind] * pixels_of(op.results[0])

@@ -60,6 +60,12 @@ def layer_of_patches(
 MOST_TAPS: Final = 128
 """Taps of a window for which there is code: one piece of it for each."""
 
+MOST_ALONG_AN_AXIS: Final = 512
+"""Taps of a window of one row or one column, as the first ones over sound are."""
+
+TAPS_AT_ONCE: Final = 16
+"""Taps of a window up to which its largest value is found at once, not that of rows and then that of columns."""
+
 KNOWN_IMAGES: Final = "rank 3 or 4 with known channels, height and width"
 """The images that a layer on images takes."""
 
@@ -158,8 +164,8 @@ def check_pixels(sizes: Sequence[int]) -> None:
         raise NotCovered(f"expected an image of up to {MOST_PIXELS} pixels, got {' x '.join(map(str, sizes))}")
 
 
-def window_of(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> WindowAttr:
-    """Return the window that the attributes of a node describe.
+def window_of(conversion: Conversion, x: SSAValue, kernel: Sequence[int], *, by_axes: bool = False) -> WindowAttr:
+    """Return the window that the attributes of a node describe; `by_axes` where one axis comes after the other.
 
     Raises:
         NotCovered: a window has no result, or more taps than there is code for.
@@ -191,10 +197,13 @@ def window_of(conversion: Conversion, x: SSAValue, kernel: Sequence[int]) -> Win
     window = WindowAttr(kernel, strides, dilations, pads)
     if 0 in window.result_size(*image_shape(x)[2:]):
         raise NotCovered("expected an image with a result, got one smaller than the window")
-    if prod(window.kernel_size) > MOST_TAPS and not _is_whole(window, x):
+    taps = max(window.kernel_size) if by_axes else prod(window.kernel_size)
+    is_thin = taps == max(window.kernel_size) and not is_cut_into_patches(conversion, kernel[-len(size) :])
+    if taps > (MOST_ALONG_AN_AXIS if is_thin else MOST_TAPS) and not _is_whole(window, x):
         raise NotCovered(
-            f"expected a window of {MOST_TAPS} taps or fewer, of the whole image, or one that cuts it into patches, "
-            f"got {prod(window.kernel_size)} taps"
+            f"expected a window of {MOST_TAPS} taps or fewer, {MOST_ALONG_AN_AXIS} in one row or column, of the whole "
+            f"image, or one that cuts it into patches, "
+            f"got {taps} taps"
         )
     return window
 
@@ -224,8 +233,16 @@ def _is_whole(window: WindowAttr, x: SSAValue) -> bool:
 
 
 def _convert_max_pool(conversion: Conversion) -> Sequence[SSAValue]:
+    """The largest of a large window is the largest of its rows' largest."""
     refuse_further_outputs(conversion)
-    return [conversion.emit(Pool2dOp(image_of(conversion), "max", _pool_window(conversion))).result]
+    x, window = image_of(conversion), _pool_window(conversion, by_axes=True)
+    if min(window.kernel_size) > 1 and len(window.taps) > TAPS_AT_ONCE and not _is_whole(window, x):
+        top, left, bottom, right = window.pad_sizes
+        (rows, columns), (down, across), (far_down, far_across) = window.kernel_size, window.stride, window.dilations
+        by_rows = WindowAttr((rows, 1), (down, 1), (far_down, 1), (top, 0, bottom, 0))
+        x = conversion.emit(Pool2dOp(x, "max", by_rows)).result
+        window = WindowAttr((1, columns), (1, across), (1, far_across), (0, left, 0, right))
+    return [conversion.emit(Pool2dOp(x, "max", window)).result]
 
 
 def _convert_average_pool(conversion: Conversion) -> Sequence[SSAValue]:
@@ -233,13 +250,13 @@ def _convert_average_pool(conversion: Conversion) -> Sequence[SSAValue]:
     return [conversion.emit(Pool2dOp(image_of(conversion), kind, _pool_window(conversion))).result]
 
 
-def _pool_window(conversion: Conversion) -> WindowAttr:
+def _pool_window(conversion: Conversion, *, by_axes: bool = False) -> WindowAttr:
     """Return the window of a pooling; the last ones of `ceil_mode` reach over the end, which is more pads there."""
     x, kernel = image_of(conversion), conversion.integer_list("kernel_shape") or ()
     is_rounded_up = bool(conversion.integer("ceil_mode", 0))
     if is_rounded_up and _is_cut_to_image(conversion, kernel, shape_of(x)[2:]):
         return WindowAttr(image_shape(x)[2:])
-    window = window_of(conversion, x, kernel)
+    window = window_of(conversion, x, kernel, by_axes=by_axes)
     if not is_rounded_up:
         return window
     pads = list(window.pad_sizes)

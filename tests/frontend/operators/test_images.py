@@ -15,7 +15,7 @@ IMAGE = "(float[n,2,8,8] x) => (float[n,c,h,w] y)"
         ("Conv(x, large)", "expected an image with a result, got one smaller than the window"),
         (
             "Conv<pads=[6,6,6,6]>(x, large)",
-            "expected a window of 128 taps or fewer, of the whole image, or one that cuts it into",
+            "expected a window of 128 taps or fewer, 512 in one row or column, of the whole image, or one that cuts",
         ),
         ('Resize<mode="cubic">(x, , scales)', "expected mode=nearest or linear, got cubic"),
         ("Resize<antialias=1>(x, , scales)", "expected antialias=0, got 1"),
