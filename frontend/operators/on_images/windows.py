@@ -251,7 +251,19 @@ def _convert_average_pool(conversion: Conversion) -> Sequence[SSAValue]:
 
 
 def _pool_window(conversion: Conversion, *, by_axes: bool = False) -> WindowAttr:
-    """Return the window of a pooling; the last ones of `ceil_mode` reach over the end, which is more pads there."""
+    """Return the window of a pooling; the last ones of `ceil_mode` reach over the end, which is more pads there.
+
+    Raises:
+        NotCovered: there is no code for it.
+    """
+    window = _reaching_window(conversion, by_axes=by_axes)
+    pads, taps = window.pad_sizes, window.kernel_size * 2
+    if any(pad >= count for pad, count in zip(pads, taps, strict=True)):
+        raise NotCovered(f"expected fewer pads than taps, got pads {list(pads)} and {list(window.kernel_size)} taps")
+    return window
+
+
+def _reaching_window(conversion: Conversion, *, by_axes: bool) -> WindowAttr:
     x, kernel = image_of(conversion), conversion.integer_list("kernel_shape") or ()
     is_rounded_up = bool(conversion.integer("ceil_mode", 0))
     if is_rounded_up and _is_cut_to_image(conversion, kernel, shape_of(x)[2:]):
