@@ -145,9 +145,22 @@ def test_masks_of_sizes_that_a_call_alone_knows_are_added_up_before_all_layers()
         np.testing.assert_allclose(net.run(None, feeds)[0], session.run(None, feeds)[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["lstm.dynamo", pytest.param("lstm.classic", marks=pytest.mark.slow)])
+def test_a_stack_of_lstms_is_native(name: str) -> None:
+    proto = stored_export(name, 0.9)
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for batch, steps in ((1, 1), (3, 7)):
+        feeds = random_feeds(proto, {"batch": batch, "sequence": steps})
+        np.testing.assert_allclose(network(name).run(None, feeds)[0], session.run(None, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
 def test_what_keeps_a_network_from_being_native_is_the_node_that_has_no_code() -> None:
-    with pytest.raises(UnsupportedModelError, match=r"node ./lstm/LSTM.: operator LSTM .*: no native code, a session"):
-        redpebble.compile(stored_export("lstm.classic", 0.9), cache=False)
+    nodes = "h = MatMul(x, w) y = Det(h)"
+    graph = f"g (float[n,4,4] x) => (float[n] y) {{ {nodes} }}"
+    proto = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 17]> {graph}')
+    proto.graph.initializer.append(numpy_helper.from_array(np.ones((4, 4), np.float32), "w"))
+    with pytest.raises(UnsupportedModelError, match=r"operator Det .*: no native code, a session"):
+        redpebble.compile(proto, cache=False)
 
 
 def test_a_product_of_what_was_computed_that_sums_any_number_of_values_is_refused_by_name() -> None:
