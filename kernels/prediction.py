@@ -14,7 +14,7 @@ from .families import FAMILIES
 from .family import KernelFamily
 from .layer_with_pattern import LayerWithPattern
 from .machine import Machine
-from .measured.neighbours import LEAST_FACTOR, MOST_FACTOR, Example, Place
+from .measured.neighbours import LEAST_FACTOR, MOST_FACTOR, Example, Neighbours, Place
 from .work import Layer, Tile, Work
 
 MOST_TILE_SHARE: Final = 0.5
@@ -64,7 +64,17 @@ def predicted_us(family: str, layer: Layer, width: int, machine: Machine) -> flo
     if family not in known:
         case = f"a {layer.stored} layer at width {width} and {machine.lanes} lanes"
         raise ValueError(f"expected a cost for one of {', '.join(known)}, got {family} for {case}")
-    parts, near = parts_of(family, layer, width, machine), machine.examples.near(layer)
+    return _us(family, layer, width, machine, machine.examples.near(layer))
+
+
+def all_predicted_us(layer: Layer, width: int, machine: Machine) -> dict[str, float]:
+    """Return the same for each family that has a price."""
+    near = machine.examples.near(layer)
+    return {family: _us(family, layer, width, machine, near) for family in candidates(layer, width, machine)}
+
+
+def _us(family: str, layer: Layer, width: int, machine: Machine, near: Neighbours | None) -> float:
+    parts = parts_of(family, layer, width, machine)
     core = parts.core if near is None else parts.core * near.factor(family, width)
     return (hypot(core, parts.far) + parts.values) / 1000
 

@@ -255,7 +255,7 @@ class SparseNetworks:
         model = self._original.model
         inputs = [*body.operands]
         inputs += [onnx.ValueInfoProto(name=value.name or "") for value in body.graph.inputs[len(inputs) :]]
-        nodes = [ir.to_proto(node) for node in body.graph]
+        nodes = [ir.serde.serialize_node(node) for node in body.graph]
         graph = onnx.GraphProto(name="sparse_network", node=nodes, input=inputs, output=body.results)
         versions = {"": self._original.opset, **_microsoft(body.graph)}
         opsets = [onnx.OperatorSetIdProto(domain=domain, version=version) for domain, version in versions.items()]

@@ -7,7 +7,7 @@ from ...kernels.block_choice import WORTHWHILE, BlockPrice, gain, price_blocks
 from ...kernels.families import OVER_BLOCKS, block_counts
 from ...kernels.input_blocks import possible_blocks
 from ...kernels.machine import Machine
-from ...kernels.prediction import candidates, predicted_us
+from ...kernels.prediction import all_predicted_us
 from ...kernels.tile_widths import TILE_WIDTHS
 from ...kernels.work import Layer
 
@@ -31,10 +31,7 @@ class LayerTimes(NamedTuple):
 
 def predicted_times(layer: Layer, machine: Machine) -> Times:
     """Return the microseconds that all families are predicted to take that can compute a layer."""
-    return {
-        width: {family: predicted_us(family, layer, width, machine) for family in candidates(layer, width, machine)}
-        for width in TILE_WIDTHS
-    }
+    return {width: all_predicted_us(layer, width, machine) for width in TILE_WIDTHS}
 
 
 def given_blocks(words: Iterable[str]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from ...kernels.dense_work import dense_us
 from ...kernels.families import block_counts
 from ...kernels.image_prices import image_shares
 from ...kernels.machine import Machine
-from ...kernels.prediction import candidates, predicted_us
+from ...kernels.prediction import all_predicted_us
 from ...kernels.tile_widths import PIXELS
 from ..analysis.layer_costs import layers_of
 from ..analysis.weights import density
@@ -62,7 +62,7 @@ def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:
     weight = Layer(conv).weight
     # weights of other layers are read between two images, not between two tiles
     (layer,) = layers_of([conv.weight])
-    times = {family: predicted_us(family, layer, PIXELS, machine) for family in candidates(layer, PIXELS, machine)}
+    times = all_predicted_us(layer, PIXELS, machine)
     best = min(times, key=times.__getitem__)
     others = {family: time for family, time in times.items() if family != best}
     text = f"density {density(weight):.3f}, {tiles_of(conv)} tiles of pixels"

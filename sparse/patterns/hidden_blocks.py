@@ -85,8 +85,13 @@ def row_groups(rows: CsrPattern, sample: OverlapSample, rng: np.random.Generator
     while left.any():
         # neighbours are often of one group, which a row at a time finds
         leaders, is_first = rng.permutation(np.flatnonzero(left))[:LEADERS], left.all()
-        for leader, near in zip(leaders, compared.overlapping(leaders), strict=True):
-            if left[leader]:
+        found = compared.overlapping(leaders)
+        found[np.arange(len(leaders)), leaders] = False
+        overlaps: NDArray[np.bool_] = found.any(axis=1)
+        for leader, near, has_others in zip(leaders, found, overlaps, strict=True):
+            if left[leader] and not has_others:
+                left[leader] = False
+            elif left[leader]:
                 members = np.append(np.flatnonzero(near & left), leader)
                 left[members] = False
                 labels[filled[members]] = filled[members.min()]

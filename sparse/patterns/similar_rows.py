@@ -28,6 +28,9 @@ LONGEST_BAND = 8
 LOOKED_AT = 16
 """Inputs of a row by which most rows are told apart."""
 
+LOOKED_AT_TOGETHER = 1 << 16
+"""Pairs of rows whose signatures are compared at once."""
+
 LEAST_SIMILARITY = 0.35
 """J from which rows count as similar: lists that share half of their inputs have a J of a third."""
 
@@ -191,19 +194,24 @@ def similar_rows(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) ->
     random = random_similarity(rows)
     least = min(max(LEAST_SIMILARITY, 1.5 * random), 0.9)
     length = int(min(LONGEST_BAND, max(1, np.ceil(np.log(len(chosen)) / -np.log(random)))))
-    similar: list[Indices] = []
-    for start in range(0, SIGNATURE - length + 1, length):
-        band = signatures[:, start : start + length]
-        order = np.lexsort(band.T)
-        equal = (band[order[1:]] == band[order[:-1]]).all(axis=1)
-        pairs = np.stack([order[:-1][equal], order[1:][equal]])
-        similarity = (signatures[pairs[0]] == signatures[pairs[1]]).mean(axis=1)
-        similar.append(pairs[:, similarity >= least])
-    found: Indices = np.concatenate(similar, axis=1)
+    pairs = _equal_bands(signatures, length)
+    parts = np.array_split(pairs, pairs.shape[1] // LOOKED_AT_TOGETHER + 1, axis=1)
+    similar = [(signatures[one] == signatures[other]).mean(axis=1) >= least for one, other in parts]
+    found = pairs[:, np.concatenate(similar)]
     ends = (found[0], found[1])
     graph = csr_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(len(chosen), len(chosen)))
     _, labels = connected_components(graph, directed=False)
     return [members for members in _classes(labels, chosen) if len(members) > 1]
+
+
+def _equal_bands(signatures: NDArray[np.int32], length: int) -> Indices:
+    """Return pairs [2, pairs] of rows with an equal band of entries, each with the next one of all that have it."""
+    bands = signatures[:, : SIGNATURE // length * length].reshape(len(signatures), -1, length)
+    prints = np.ascontiguousarray((bands.astype(np.uint64) @ scrambled(length)).T)
+    order = np.argsort(prints, axis=1, kind="stable")
+    ascending = np.take_along_axis(prints, order, axis=1)
+    equal = ascending[:, 1:] == ascending[:, :-1]
+    return np.stack([order[:, :-1][equal], order[:, 1:][equal]])
 
 
 def random_similarity(rows: CsrPattern) -> float:
@@ -254,10 +262,10 @@ def _signatures(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) -> 
     order = np.argsort(-member, kind="stable")
     signatures[cell[order]] = member[order]
     entries_of = signatures.reshape(len(chosen), SIGNATURE)
-    for entry in (*range(SIGNATURE - 1, -1, -1), *range(SIGNATURE - 1, -1, -1)):
-        empty = entries_of[:, entry] == rows.column_count
-        entries_of[empty, entry] = entries_of[empty, (entry + 1) % SIGNATURE]
-    return entries_of
+    place = np.where(entries_of < rows.column_count, np.arange(SIGNATURE), 2 * SIGNATURE)
+    backwards = np.hstack([place, place + SIGNATURE])[:, ::-1]
+    following = np.minimum.accumulate(backwards, axis=1)[:, : SIGNATURE - 1 : -1] % SIGNATURE
+    return np.take_along_axis(entries_of, following, axis=1)
 
 
 def _classes(labels: Indices, members: Indices) -> list[Indices]:
