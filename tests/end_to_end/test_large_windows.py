@@ -14,7 +14,7 @@ from tests.support.image_models import ImageModel
 POOLINGS: list[dict[str, Any]] = [
     {"kernel_shape": [13, 13], "pads": [6] * 4},
     {"kernel_shape": [5, 7], "strides": [2, 3], "pads": [1, 2, 3, 4]},
-    {"kernel_shape": [5, 4], "dilations": [2, 2], "auto_pad": "SAME_UPPER"},
+    {"kernel_shape": [5, 4], "dilations": [2, 2], "pads": [4, 1, 3, 2]},
     {"kernel_shape": [6, 5], "strides": [4, 3], "ceil_mode": 1, "pads": [1, 0, 2, 1]},
     {"kernel_shape": [16, 17], "strides": [16, 1]},
 ]
@@ -31,10 +31,17 @@ def test_the_largest_of_a_window_is_found_axis_by_axis(attributes: dict[str, Any
         assert_close(compiled.run(None, feeds), original.run(None, feeds))
 
 
-def test_a_pooling_with_more_pads_than_taps_is_refused_in_a_line() -> None:
+@pytest.mark.parametrize(
+    ("pads", "refusal"),
+    [
+        ({"auto_pad": "SAME_UPPER"}, "expected auto_pad=NOTSET or VALID beside dilations, got SAME_UPPER"),
+        ({"pads": [4, 4, 5, 4]}, r"expected fewer pads than taps, got pads \[4, 4, 5, 4\]"),
+    ],
+)
+def test_a_pooling_of_other_pads_is_refused_in_a_line(pads: dict[str, Any], refusal: str) -> None:
     net = ImageModel((3, 17, 19))
-    model = net.model(net.node("MaxPool", "x", kernel_shape=[4, 5], dilations=[3, 2], auto_pad="SAME_UPPER"))
-    with pytest.raises(UnsupportedModelError, match=r"expected fewer pads than taps, got pads \[4, 4, 5, 4\]"):
+    model = net.model(net.node("MaxPool", "x", kernel_shape=[4, 5], dilations=[3, 2], **pads))
+    with pytest.raises(UnsupportedModelError, match=refusal):
         redpebble.compile(model)
 
 

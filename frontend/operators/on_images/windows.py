@@ -256,6 +256,10 @@ def _pool_window(conversion: Conversion, *, by_axes: bool = False) -> WindowAttr
     Raises:
         NotCovered: there is no code for it.
     """
+    automatic, dilations = conversion.text("auto_pad", "NOTSET"), conversion.integer_list("dilations") or (1,)
+    if automatic.startswith("SAME") and max(dilations) > 1:
+        # onnxruntime pads for taps side by side
+        raise NotCovered(f"expected auto_pad=NOTSET or VALID beside dilations, got {automatic}")
     window = _reaching_window(conversion, by_axes=by_axes)
     pads, taps = window.pad_sizes, window.kernel_size * 2
     if any(pad >= count for pad, count in zip(pads, taps, strict=True)):
