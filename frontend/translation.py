@@ -1,6 +1,7 @@
 """The graph as a function of the dialect: arguments, one node after the other, results."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -26,6 +27,7 @@ from ..dialect.tensors import DYNAMIC, shape_of
 from ..sparse.densities import MOSTLY_ZEROS
 from .errors import CodesError, InvalidModelError, ModelError, UnsupportedModelError, first_line
 from .folding.known_constants import constant_array, is_constant, overridable
+from .folding.rotary_angles import add_angles
 from .folding.score_masks import add_score_masks
 from .folding.shape_arithmetic import ShapeValue
 from .kept_nodes import EqualNodes, give_outputs_nodes, operator_text, source_of_shape, values_read
@@ -164,12 +166,14 @@ class _Translation:
         self._expanded: set[str] = set()
         self._reasons: dict[int, str] = {}
         self._masks = add_score_masks(model) if keep_foreign and keep.may_add else {}
+        self._angles = {} if self._keep_moving else add_angles(model)
         self._inferred: Mapping[str, Inferred] = infer_types(model) if keep_foreign else {}
         shapes = {name: found.shape for name, found in self._inferred.items() if found.shape is not None}
         self._scope = ValueScope(
             model,
             shapes,
             self._masks,
+            angles=self._angles,
             trust_declarations=not keep_foreign,
             has_prologue=keep_foreign and not keep.moving,
             has_networks=keep.has_networks,
@@ -358,8 +362,8 @@ class _Translation:
 
     def _drop_unread(self) -> None:
         """Drop what nothing reads any more: ops of ours, shapes that are known, and nodes that another one replaces."""
-        masks = {mask.producer() for mask in self._masks.values()}
-        replaced = (op for node, op in self._kept.items() if node in self._replaced or node in masks)
+        added = {value.producer() for value in chain(self._masks.values(), *self._angles.values())}
+        replaced = (op for node, op in self._kept.items() if node in self._replaced or node in added)
         unneeded = {*self._shape_ops, *replaced}
         for op in reversed(list(self._block.ops)):
             is_size = isinstance(op, ForeignOp) and op.operator.data in ("ai.onnx::Shape", "ai.onnx::Size")

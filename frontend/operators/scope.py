@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from math import inf
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from ...dialect.tensors import is_f32_tensor
 from ..errors import CodesError, ModelError
 from ..folding.known_constants import constant_array, is_constant, sparse_matrix
 from ..folding.known_sizes import SizeTable, is_known
+from ..folding.rotary_angles import Angles
 from ..folding.shape_arithmetic import (
     ShapeQuery,
     ShapeValue,
@@ -37,6 +39,7 @@ class ValueScope:
         inferred: Mapping[str, onnx_ir.Shape],
         score_masks: Mapping[onnx_ir.Node, onnx_ir.Value],
         *,
+        angles: Mapping[onnx_ir.Node, Angles] = MappingProxyType({}),
         trust_declarations: bool,
         has_prologue: bool = False,
         has_networks: bool = True,
@@ -48,6 +51,8 @@ class ValueScope:
         """Whether nodes that are not covered are computed before all others, in each call."""
         self.score_masks = score_masks
         """The masks that may be added to scores, by the Where that hides these."""
+        self.angles = angles
+        """Cosines and sines of nodes that turn features, where they take these from tables by positions."""
         self._model = model
         self._inferred = inferred
         self._trust_declarations = trust_declarations

@@ -21,7 +21,15 @@ from ..reading.map_types import has_map
 from .table import CONVERTERS
 
 YIELDING_FLOATS: Final = frozenset({"Normalizer", "Scaler"})
-KEEPING_SHAPES: Final = frozenset(("ai.onnx.ml", name) for name in (*YIELDING_FLOATS, "Binarizer", "Imputer"))
+KEEPING_SHAPES: Final = frozenset(
+    {
+        *(("ai.onnx.ml", name) for name in (*YIELDING_FLOATS, "Binarizer", "Imputer")),
+        *(
+            ("com.microsoft", name)
+            for name in ("RotaryEmbedding", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
+        ),
+    }
+)
 """Operators whose result has the shape of their input, which ONNX's inference does not say."""
 
 

@@ -4,6 +4,7 @@ from typing import Final
 
 from ...foundation.extensible_table import ExtensibleTable
 from .attention.fused import FUSED_ATTENTION_CONVERTERS
+from .attention.rotary import ROTARY_CONVERTERS
 from .conversion import Converter
 from .dequantized import DEQUANTIZING_CONVERTERS
 from .elementwise import ELEMENTWISE_CONVERTERS
@@ -43,6 +44,7 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
         **QUANTIZED_CONVERTERS,
         **RECURRENCE_CONVERTERS,
         **RESAMPLING_CONVERTERS,
+        **ROTARY_CONVERTERS,
         **SLICING_CONVERTERS,
     }
 )

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import redpebble
 from redpebble.models.exports.genai_decoders import WINDOW
 from redpebble.models.exports.stored import stored_export, stored_names
+from redpebble.runtime.network import Network
 from tests.ort.provider_models import options, provider_session
 from tests.support import opset_24_decoders
 
@@ -155,7 +156,11 @@ def test_the_provider_agrees_on_all_decoders(name: str) -> None:
 
 
 def assert_opset_24_agrees(
-    proto: onnx.ModelProto, ours: onnxruntime.InferenceSession, *, cached: bool, calls: tuple[Call, ...] = CALLS
+    proto: onnx.ModelProto,
+    ours: onnxruntime.InferenceSession | Network,
+    *,
+    cached: bool,
+    calls: tuple[Call, ...] = CALLS,
 ) -> None:
     judge = onnxruntime.InferenceSession(proto.SerializeToString(), options(), providers=["CPUExecutionProvider"])
     for call in calls:
@@ -183,3 +188,9 @@ def test_sessions_and_the_provider_agree_on_decoders_of_opset_24(cached: bool, t
     proto = opset_24_decoders.decoder(cached=cached, tables=tables)
     assert_opset_24_agrees(proto, redpebble.session(proto, sess_options=options()), cached=cached)
     assert_opset_24_agrees(proto, provider_session(proto), cached=cached)
+
+
+@pytest.mark.slow
+def test_native_code_of_a_decoder_of_opset_24_with_a_past_agrees() -> None:
+    proto = opset_24_decoders.decoder(cached=False, tables=True)
+    assert_opset_24_agrees(proto, redpebble.compile(proto, cache=False), cached=False)

@@ -71,6 +71,9 @@ CONSTANTS: Mapping[str, Array] = {
     "spread": np.repeat(TARGETS[:, np.newaxis], 16, axis=1),
     "zeros": np.zeros((NODES, 16), np.float32),
     "sparse": np.where(RNG.random((NODES, NODES)) < 0.2, np.float32(2), np.float32(0)),
+    "at": np.array([[0, 1, 2], [2, 3, 4]]),
+    "cosines": normal(5, 4),
+    "sines": normal(5, 4),
     "ends": np.full(2, 5, np.int32),
     "total": np.array([6], np.int32),
     **{
@@ -124,6 +127,7 @@ TEXTS: Mapping[Key, str] = {
     ("", "ScatterElements"): SUM + 'y = ScatterElements<axis = 0, reduction = "add">(zeros, spread, m)',
     ("", "ScatterND"): SUM + 'y = ScatterND<reduction = "add">(zeros, targets, m)',
     ("", "SimplifiedLayerNormalization"): "y = SimplifiedLayerNormalization(x, row)",
+    ("", "RotaryEmbedding"): "y = RotaryEmbedding<num_heads = 2>(q, cosines, sines, at)",
     ("", "Slice"): "y = Slice(x, axis, end, axis)",
     ("", "Split"): "y, rest = Split<axis = 1>(x, parts)",
     ("", "Squeeze"): "a = Unsqueeze(x, axis) y = Squeeze(a, axis)",
@@ -143,6 +147,7 @@ TEXTS: Mapping[Key, str] = {
     (MICROSOFT, "QGemm"): "a = QuantizeLinear(r, s, z) y = com.microsoft.QGemm(a, s, z, c, s, cz)",
     (MICROSOFT, "QuantizeLinear"): "a = com.microsoft.QuantizeLinear(r, s, z) y = DequantizeLinear(a, s, z)",
     (MICROSOFT, "QuickGelu"): "y = com.microsoft.QuickGelu(x)",
+    (MICROSOFT, "RotaryEmbedding"): "y = com.microsoft.RotaryEmbedding<num_heads = 2>(q, at, cosines, sines)",
     (MICROSOFT, "SkipLayerNormalization"): "y = com.microsoft.SkipLayerNormalization(q, k, gains)",
     (MICROSOFT, "SkipSimplifiedLayerNormalization"): "y = com.microsoft.SkipSimplifiedLayerNormalization(q, k, gains)",
     (MICROSOFT, "SparseToDenseMatMul"): "y = com.microsoft.SparseToDenseMatMul(sparse, r)",
@@ -153,6 +158,7 @@ OPSETS: Mapping[Key, int] = {
     ("", "Upsample"): 9,
     ("", "Attention"): 25,
     ("", "RMSNormalization"): 23,
+    ("", "RotaryEmbedding"): 23,
     ("", "Swish"): 24,
 }
 """Opsets other than 21."""
