@@ -38,15 +38,16 @@ def _convert_rotary(conversion: Conversion) -> Sequence[SSAValue]:
     _refuse_others(conversion)
     x = conversion.tensor(0)
     sizes = conversion.sizes(x)
-    cosines, sines = _angles(conversion, sizes[-2] if len(sizes) > 1 else ONE)
+    rank = len(sizes)
+    if rank not in (ROWS_RANK, RANK) or not is_known(sizes[-1]):
+        raise NotCovered(f"expected heads apart, or rows of a known number of features, got {shape_words(sizes)}")
+    cosines, sines = _angles(conversion, sizes[rank - 2])
     half = shape_of(cosines)[-1]
     if len(shape_of(cosines)) != ROWS_RANK or half < 1 or shape_of(sines) != shape_of(cosines):
         shapes = ", ".join(shape_words(conversion.sizes(one)) for one in (cosines, sines))
         raise NotCovered(f"expected cosines and sines of samples x tokens x angles, got {shapes}")
-    if len(sizes) not in (ROWS_RANK, RANK) or not is_known(sizes[-1]):
-        raise NotCovered(f"expected heads apart, or rows of a known number of features, got {shape_words(sizes)}")
-    heads_axis = HEADS_FIRST if len(sizes) == RANK else 2
-    if len(sizes) == ROWS_RANK:
+    heads_axis = HEADS_FIRST if rank == RANK else 2
+    if rank == ROWS_RANK:
         x = conversion.reshape(x, _apart(conversion, sizes, half))
     features = shape_of(x)[-1]
     turned = conversion.integer("rotary_embedding_dim", 0) or features
@@ -57,7 +58,7 @@ def _convert_rotary(conversion: Conversion) -> Sequence[SSAValue]:
     result = _turned(conversion, parts[0], angles)
     if len(parts) > 1:
         result = conversion.emit(ConcatOp((result, parts[1]), RANK - 1)).result
-    return [result if len(sizes) == RANK else conversion.reshape(result, sizes)]
+    return [result if rank == RANK else conversion.reshape(result, sizes)]
 
 
 def _refuse_others(conversion: Conversion) -> None:
@@ -84,14 +85,15 @@ def _angles(conversion: Conversion, tokens: Size) -> tuple[SSAValue, SSAValue]:
 
 def _taken(conversion: Conversion, place: int, positions: NDArray[np.generic], tokens: Size) -> SSAValue:
     """Return what a table holds at constant positions: of each token, or of the first one of each text."""
-    table = conversion.constant(place)
-    if positions.size == 1 and tokens.constant is not None:
-        positions = positions.reshape(1, 1) + np.arange(tokens.constant)
-    if table is None or table.ndim != 2 or positions.ndim != 2:
+    table, numbers = conversion.constant(place), positions.astype(np.int64)
+    if numbers.size == 1 and tokens.constant is not None:
+        numbers = np.int64(numbers.flat[0]) + np.arange(int(tokens.constant), dtype=np.int64)[np.newaxis]
+    if table is None or table.ndim != 2 or numbers.ndim != 2:
         raise NotCovered("expected a position for each token, and tables of two axes, got others")
-    if positions.size and not 0 <= positions.min() <= positions.max() < len(table):
-        raise NotCovered(f"expected positions 0 to {len(table) - 1}, got {positions.min()} to {positions.max()}")
-    return conversion.emit_constant(table[positions.astype(np.int64)], "")
+    first, last = int(numbers.min(initial=0)), int(numbers.max(initial=0))
+    if first < 0 or last >= len(table):
+        raise NotCovered(f"expected positions 0 to {len(table) - 1}, got {first} to {last}")
+    return conversion.emit_constant(table[numbers], "")
 
 
 def _apart(conversion: Conversion, sizes: SymbolicShape, half: int) -> SymbolicShape:
