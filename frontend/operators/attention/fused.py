@@ -18,7 +18,7 @@ from ....dialect.symbolic_sizes import ONE, Size, parts_of_sum, sum_of
 from ....dialect.tensors import DYNAMIC, shape_of
 from ...folding.known_sizes import is_known, shape_words
 from ..conversion import Conversion, Converter, NotCovered
-from .operands import LENGTH, RANK
+from .operands import LENGTH, RANK, ROWS_RANK
 from .products import COMPARED_SINCE, HEADS_LAST, mask_of
 
 Pair = tuple[SSAValue, SSAValue]
@@ -87,8 +87,6 @@ def in_one(conversion: Conversion, parts: Sequence[SSAValue]) -> list[SSAValue]:
     lifted = [conversion.reshape(part, (ONE, *conversion.sizes(part))) for part in parts]
     return [conversion.emit(ConcatOp(lifted, 0)).result]
 
-
-ROWS_RANK: Final = 3
 
 Operands = tuple[SSAValue, SSAValue, SSAValue]
 

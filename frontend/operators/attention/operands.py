@@ -31,6 +31,9 @@ from ..patterns import ANY, Hole, matched, op
 from ..row_steps import Rounding
 
 RANK = 4
+ROWS_RANK = 3
+"""Axes of rows, [B, S, heads features]."""
+
 LENGTH = 2
 """The axis of keys, in [B, heads, keys, features]."""
 

@@ -24,9 +24,8 @@ from ....dialect.tensors import shape_of
 from ...folding.known_sizes import is_known, shape_words
 from ...folding.rotary_angles import INPUTS
 from ..conversion import Conversion, Converter, NotCovered
-from .operands import RANK
+from .operands import RANK, ROWS_RANK
 
-ROWS_RANK: Final = 3
 HEADS_FIRST: Final = 1
 """The axis of heads in [B, heads, S, features]; in rows [B, S, heads features] they come after the tokens."""
 
