@@ -83,9 +83,12 @@ def test_rounded_inputs_leave_errors_no_larger_than_those_of_onnxruntime(case: F
 
 
 @pytest.mark.skipif(host_target().lanes != 8, reason="prices of other vectors keep floats beside the codes")
-def test_the_small_form_is_all_that_the_cache_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case = FewBits(1024, 256, zeros=0.8, accuracy=4)
+@pytest.mark.parametrize(("zeros", "most"), [(0.5, 0.66), (0.8, 0.6), (0.9, 0.46)])
+def test_the_small_form_is_all_that_the_cache_holds(
+    zeros: float, most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = FewBits(1024, 512, zeros=zeros, accuracy=4)
     monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path))
     redpebble.session(case.model)
     (packed,) = tmp_path.glob("**/*.pebble")
-    assert packed.stat().st_size < 0.56 * case.inputs * case.outputs + (1 << 14)
+    assert packed.stat().st_size < most * case.inputs * case.outputs
