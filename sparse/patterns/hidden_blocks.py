@@ -87,7 +87,7 @@ def row_groups(rows: CsrPattern, sample: OverlapSample, rng: np.random.Generator
         leaders, is_first = rng.permutation(np.flatnonzero(left))[:LEADERS], left.all()
         found = compared.overlapping(leaders)
         found[np.arange(len(leaders)), leaders] = False
-        overlaps: NDArray[np.bool_] = found.any(axis=1)
+        overlaps = np.asarray(found.any(axis=1))
         for leader, near, has_others in zip(leaders, found, overlaps, strict=True):
             if left[leader] and not has_others:
                 left[leader] = False
