@@ -60,7 +60,7 @@ def new_folder(path: Path) -> Path:
         OSError: the folder that it stands in does not exist, or it is a file.
     """
     if path.exists() and not path.is_dir():
-        raise NotADirectoryError(f"cannot write {path}: it is a file, expected a folder")
+        raise NotADirectoryError(f"cannot write {path}: expected a folder, got a file")
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(f"cannot write {path}: {path.parent} is no folder")
     return path

@@ -74,7 +74,7 @@ def test_a_folder_is_not_written_over_itself_nor_over_a_file(
     (tmp_path / "file").write_text("")
     for target, message in (
         (source, f"error: cannot write {source}: it is the folder that is read"),
-        (tmp_path / "file", f"error: cannot write {tmp_path / 'file'}: it is a file, expected a folder"),
+        (tmp_path / "file", f"error: cannot write {tmp_path / 'file'}: expected a folder, got a file"),
         (tmp_path / "no" / "out", f"error: cannot write {tmp_path / 'no' / 'out'}: {tmp_path / 'no'} is no folder"),
     ):
         assert command("optimize", source, target) == 2
