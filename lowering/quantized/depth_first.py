@@ -26,7 +26,7 @@ from ..llvm.flow import Blocks, fold
 from ..llvm.values import FLOAT_BYTES, Bytes, Floats, Ints, Number, Shorts
 from .byte_lanes import ByteLanes
 from .lookup_layer import LayerEnd
-from .quad_ends import LINE_BYTES, OutputArrays, QuadEnd, unpacked
+from .quad_layer import LINE_BYTES, OutputArrays, QuadEnd, unpacked
 from .rounding import WORDS
 
 RUN_WORDS: Final = 3

@@ -16,7 +16,7 @@ from ..llvm.flow import fold, loop, when
 from ..llvm.values import ALIGNMENT, BYTE, Byte, Bytes, Longs, Number, Truth
 from ..llvm.vectors import broadcast
 from ..tiles.live_row_columns import ROW_NUMBER_BYTES
-from .byte_rows import WIDEST_COPY, Strided
+from .rounding import WIDEST_COPY, Strided
 
 
 def dropping_layers(op: Operation | None) -> list[int]:

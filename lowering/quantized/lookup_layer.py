@@ -28,8 +28,7 @@ from ..llvm.gather_scatter import load_ints
 from ..llvm.values import FLOAT_BYTES, Bytes, Floats, Ints, Longs, Number
 from ..llvm.vectors import Lanes
 from .byte_lanes import ByteLanes, StepOperands
-from .byte_rows import Strided, other_kind, store_first
-from .rounding import Rounding
+from .rounding import Rounding, Strided, other_kind, store_first
 
 ROW_COUNTS: Final = (16, 8, 4, 2, 1)
 """Rows that a kernel does at once: their sums, and what a step reads, fit the registers."""

@@ -37,14 +37,12 @@ from ..llvm.values import BYTE, FLOAT_BYTES, Bytes, Floats, Index, Number, Point
 from ..program import TiledRows, TileTime
 from ..tiles.row_major import Sharing
 from .byte_lanes import lookup_form, multiplies_bytes
-from .byte_rows import Strided, copy_codes, placed_codes, quantizing
 from .depth_first import GroupLines, OfLayer, depth_first_codes, lines_of, pack_group
 from .found_codes import FoundCodes, find_codes, found_bytes
 from .live_rows import LiveRows, drop_dead, dropping_layers, live_bytes, write_live
 from .lookup_layer import LayerEnd, lookup_layer
-from .quad_ends import lines_to_words, words_to_lines
-from .quad_layer import Blocks, quad_layer
-from .rounding import WORDS, CodeBounds
+from .quad_layer import Blocks, lines_to_words, quad_layer, words_to_lines
+from .rounding import WORDS, CodeBounds, Strided, copy_codes, placed_codes, quantizing
 
 WIDE_LANES: Final = 16
 """Lanes of the vectors whose registers hold the sums of quads: one each, or two."""
