@@ -95,10 +95,11 @@ def _sized(
     from .sized_session import SizedSession
 
     source, options = _kept_source(model), arguments.options or onnxruntime.SessionOptions()
-    digest = model_digest(source, default_folder())
+    digest, is_file = model_digest(source, default_folder()), isinstance(source, str)
+    wanted = wanted._replace(digest=b"" if is_file else digest or b"")
 
     def is_cached(sizes: Sizes) -> bool:
-        if model_digest(source, default_folder()) != digest:
+        if is_file and model_digest(source, default_folder()) != digest:
             raise ValueError("the file of the model has changed since the session was made")
         path = _place(source, wanted.with_sizes(sizes))
         return path is not None and path.is_file()
@@ -196,7 +197,7 @@ def fill_cache(model: "Source", wanted: Wanted) -> None:
 def _place(model: "Source", wanted: Wanted) -> Path | None:
     """Return the place of an optimized model in the cache; None for a model of which there is no digest."""
     folder = default_folder()
-    digest = model_digest(model, folder)
+    digest = wanted.digest or model_digest(model, folder)
     return None if digest is None else folder / f"{cache_key(digest, host_target(), wanted.salt)}.onnx"
 
 

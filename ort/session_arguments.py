@@ -23,6 +23,8 @@ class Wanted(NamedTuple):
     """Rows that layers get at once, 0 for any number."""
     sizes: tuple[tuple[str, int], ...] = ()
     """Sizes of free axes; none where code is to run calls of all sizes."""
+    digest: bytes = b""
+    """Digest of the model, where it was worked out before and the model cannot have changed."""
 
     def with_sizes(self, sizes: Sizes) -> "Wanted":
         """Return the same for calls of these sizes."""
@@ -30,8 +32,10 @@ class Wanted(NamedTuple):
 
     @property
     def salt(self) -> str:
-        """The part of a name in the cache that sets such code apart, but for its threads."""
-        return f"session rows={self.rows}" + "".join(f" {name!r}={size}" for name, size in self.sizes)
+        """The part of a name in the cache that sets a model apart that was optimized for this."""
+        sizes = "".join(f" {name!r}={size}" for name, size in self.sizes)
+        # of one for certain sizes the code is in the cache as well, for so many threads
+        return f"session rows={self.rows}" + (f"{sizes} threads={self.threads}" if sizes else "")
 
 
 class OtherArguments(TypedDict, total=False):
