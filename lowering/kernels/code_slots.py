@@ -57,6 +57,12 @@ LANES: Final = 8
 GREATEST: Final = 127.0
 """The integer of the largest value of a unit."""
 
+AHEAD: Final = 2048
+"""Bytes from the slots of a unit to those that are fetched meanwhile."""
+
+AHEAD_LINES: Final = 4
+"""Cache lines of a unit's slots, about."""
+
 MAGIC: Final = 12582912.0
 """1.5 * 2^23: the lowest bits of a small number plus this are the nearest integer, even where two are."""
 
@@ -284,6 +290,7 @@ class _Panel:
         lanes = self.lanes
 
         def step(index: Number, now: _Sums) -> _Sums:
+            now.slots.after(AHEAD).fetch(AHEAD_LINES)
             word = self.panel.units[index]
             number = word >> 16
             place = number * unit
