@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import onnx_ir
 import pytest
 
 import redpebble
@@ -77,6 +78,27 @@ def test_depth_to_space_agrees(mode: str) -> None:
     for batch in (0, 1, 17):
         feeds = net.images(batch)
         assert_close(compiled.run(None, feeds), original.run(None, feeds))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dimensions", [1, 2])
+def test_a_session_and_a_file_without_our_library_agree(dimensions: int) -> None:
+    net = ImageModel((16, *([400] if dimensions == 1 else [40, 40])), density=0.05)
+    taps, pads = (3,) * dimensions, {"pads": [1] * 2 * dimensions}
+    x = net.node("Relu", net.conv("x", (64, 16, *taps), **pads))
+    x = net.node("Relu", net.conv(x, (128, 64, *taps), **pads))
+    weight = net.weights("t", (128, 64, *[4] * dimensions))
+    x = net.node("Relu", net.node("ConvTranspose", x, weight, strides=[2] * dimensions, **pads))
+    model = net.model(net.conv(x, (64, 64, *taps), **pads))
+    optimized = onnx_ir.to_proto(redpebble.optimize(model, target="ort").model)
+    assert [node.op_type for node in optimized.graph.node] == ["SparseNetwork_0"]
+    original, plain, ours = plain_session(model), plain_session(optimized), redpebble.session(model)
+    for batch in (0, 1, 3):
+        feeds = net.images(batch)
+        (expected,) = (np.asarray(one) for one in original.run(None, feeds))
+        for session in (plain, ours):
+            (found,) = session.run(None, feeds)
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max(initial=0.0))
 
 
 def test_a_form_that_is_not_covered_is_refused_in_a_line() -> None:
