@@ -49,7 +49,6 @@ CONSTANTS: Mapping[str, Array] = {
     "row": np.linspace(0.5, 1.5, 6, dtype=np.float32),
     "gains": np.linspace(0.5, 1.5, 16, dtype=np.float32),
     "slope": np.full((4, 1, 1), 0.25, np.float32),
-    "back": normal(4, 5, 2, 2),
     "kernel": normal(5, 4, 3, 3),
     "w": normal(16, 16),
     "qkv": normal(16, 48),
@@ -72,13 +71,14 @@ CONSTANTS: Mapping[str, Array] = {
     "spread": np.repeat(TARGETS[:, np.newaxis], 16, axis=1),
     "zeros": np.zeros((NODES, 16), np.float32),
     "sparse": np.where(RNG.random((NODES, NODES)) < 0.2, np.float32(2), np.float32(0)),
-    "nibbles": RNG.choice(np.array([0x88, 0x98, 0x8B], np.uint8), (16, 1, 8), p=[0.8, 0.1, 0.1]),
-    "scales_of_blocks": np.linspace(0.05, 0.1, 16, dtype=np.float32),
     "at": np.array([[0, 1, 2], [2, 3, 4]]),
-    "cosines": normal(5, 4),
-    "sines": normal(5, 4),
+    "cosines": np.cos(np.arange(20, dtype=np.float32)).reshape(5, 4),
+    "sines": np.sin(np.arange(20, dtype=np.float32)).reshape(5, 4),
     "ends": np.full(2, 5, np.int32),
     "total": np.array([6], np.int32),
+    "back": np.linspace(-1, 1, 80, dtype=np.float32).reshape(4, 5, 2, 2),
+    "nibbles": RNG.choice(np.array([0x88, 0x98, 0x8B], np.uint8), (16, 1, 8), p=[0.8, 0.1, 0.1]),
+    "scales_of_blocks": np.linspace(0.05, 0.1, 16, dtype=np.float32),
     **{
         f"{kind}_{part}": normal(1, gates * 4, size)
         for kind, gates in (("lstm", 4), ("gru", 3), ("rnn", 1))
