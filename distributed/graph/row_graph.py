@@ -99,7 +99,9 @@ def _flattened(
                 aliases |= dict(zip(op.body.block.args, op.inputs, strict=True))
                 aliases |= dict(zip(op.outputs, op.yielded, strict=True))
                 if chain_in(op) is not None:
-                    raise UnsupportedModelError("the plans rows and layers expect layers of floats, got some on codes")
+                    raise UnsupportedModelError(
+                        "the plans rows and layers expect layers of floats, got some on quantized values"
+                    )
                 ops += [inner for inner in op.body.block.ops if not isinstance(inner, YieldOp)]
             case ReshapeOp() if _keeps_rows(op, shapes):
                 aliases[op.result] = op.x

@@ -145,7 +145,7 @@ class Conversion:
             operand, kind = self.scope.value_of(value), "a value of unknown type"
         except CodesError:
             # the fault is not with the node that yields them: this one does not read codes
-            operand, kind = None, "codes of a quantized network"
+            operand, kind = None, "quantized values"
         if operand is None or not is_f32_tensor(operand.type):
             kind = describe(value.type) or kind
             rank = " of unknown rank" if kind == "tensor(float)" and value.shape is None else ""

@@ -33,7 +33,7 @@ def convert_dequantize(conversion: Conversion) -> Sequence[SSAValue]:
     if codes is None or codes.codes.is_dynamic:
         raise NotCovered(fault_of_codes(conversion, conversion.node))
     if conversion.scope.only_gaining and _is_of_runtime(codes):
-        raise NotCovered("it belongs to an operator that the runtime computes with codes")
+        raise NotCovered("it belongs to an operator that the runtime computes with quantized values")
     conversion.replaces(codes.nodes)
     return [floats_of(conversion, codes)]
 

@@ -64,7 +64,9 @@ def convert_matmul_nbits(conversion: Conversion) -> Sequence[SSAValue]:
         raise NotCovered("expected a constant bias of float32, got another value")
     density = np.count_nonzero(codes.steps) / max(1, codes.steps.size)
     if density > STORED_SPARSE and conversion.scope.only_gaining:
-        raise NotCovered(f"{100 * (1 - density):.0f} % of its codes are zeros; the runtime is as fast on so few")
+        raise NotCovered(
+            f"{100 * (1 - density):.0f} % of its quantized values are zeros; the runtime is as fast on so few"
+        )
     name = _name(conversion, 1)
     if density > STORED_SPARSE:
         weight = conversion.emit_constant(codes.matrix.to_dense(), name, "floats")
@@ -94,10 +96,10 @@ def _codes(conversion: Conversion) -> Codes:
     if inputs < 1 or outputs < 1 or size < 16 or size & (size - 1):
         raise NotCovered(f"expected groups of 16 inputs or a larger power of two, got {size} of {inputs}")
     groups = -(-inputs // size)
-    packed = _array(conversion, 1, np.dtype(np.uint8), "a constant weight of packed codes")
+    packed = _array(conversion, 1, np.dtype(np.uint8), "a constant weight of packed values")
     scales = _array(conversion, SCALES, np.dtype(np.float32), "constant scales of float32")
     if packed.size != outputs * groups * size * bits // 8:
-        raise NotCovered(f"expected {outputs * groups * size * bits // 8} bytes of codes, got {packed.size}")
+        raise NotCovered(f"expected {outputs * groups * size * bits // 8} bytes of quantized values, got {packed.size}")
     if scales.size != outputs * groups:
         raise NotCovered(f"expected {outputs * groups} scales, got {scales.size}")
     if not np.all(np.isfinite(scales) & ((scales == 0) | (np.abs(scales) >= np.finfo(np.float32).tiny))):

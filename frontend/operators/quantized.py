@@ -42,7 +42,7 @@ from .quantized_operands import (
     weight_of,
 )
 
-YIELDS_CODES: Final = "it yields codes, and nothing covered makes floats of them"
+YIELDS_CODES: Final = "it yields quantized values, and nothing covered makes floats of them"
 """The reason why a node stays that is part of no layer."""
 
 NO_KERNEL_OF_BYTES: Final = "no sparse kernel of bytes is predicted to be faster for every batch"
@@ -319,7 +319,9 @@ def _linear(
     if len(conversion.sizes(codes.floats)) < 2:
         raise NotCovered("expected an input of rank 2 or more, got one without rows")
     if not conversion.scope.has_networks:
-        raise NotCovered("it computes with codes, which is faster in networks of ours alone, and there are none")
+        raise NotCovered(
+            "it computes with quantized values, which is faster in networks of ours alone, and there are none"
+        )
     if conversion.scope.only_gaining and weight.matrix.shape[1] == 1:
         raise NotCovered("a layer of one output, which takes less time than what is rounded for it")
     if conversion.scope.only_gaining and not gains(weight.matrix):

@@ -97,7 +97,7 @@ def _check_codes(graph: OrtGraph, members: Sequence[GraphNode], outputs: Collect
         reads = node.inputs[:2] if node.operator[1] in ("Gemm", "MatMul") and node.handle not in inside else ()
         if dequantized.issuperset(reads) and (found := {*reads}.intersection(outputs)):
             name = node.name or node.operator[1]
-            raise NotOneNodeError(f"value {min(found)} are codes, by which node {name!r} outside multiplies")
+            raise NotOneNodeError(f"value {min(found)} are quantized, by which node {name!r} outside multiplies")
 
 
 def _measured(graph: OrtGraph, value: str, producers: Mapping[str, GraphNode]) -> set[str]:

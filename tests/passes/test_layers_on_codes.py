@@ -255,6 +255,6 @@ def test_components_are_split() -> None:
 
 def test_parts_on_several_computers_take_floats() -> None:
     layers = Layers([40, 30, 20], CODES)
-    with pytest.raises(UnsupportedModelError, match="expect layers of floats, got some on codes"):
+    with pytest.raises(UnsupportedModelError, match="expect layers of floats, got some on quantized values"):
         RowGraph.of(layers.module())
     assert len(RowGraph.of(after(layers, *AS_FLOATS, FormTiles())).layers) == 2

@@ -28,11 +28,11 @@ def model_of(nodes: str, result: str = "float[b, 2]") -> onnx.ModelProto:
     "nodes, message",
     [
         (f"{LAYER} [add] c = com.microsoft.QLinearAdd(a, s, z, q, s, z, s, z) {FLOATS}", "'add': .* no native"),
-        (f"{LAYER} [cast] y = Cast <to = 1> (a)", f"'cast': operator Cast .* {READ_AS_FLOATS} a, got codes"),
+        (f"{LAYER} [cast] y = Cast <to = 1> (a)", f"'cast': operator Cast .* {READ_AS_FLOATS} a, got quantized values"),
         (
             "[quant] q = QuantizeLinear(x, s, z)  [turn] g = Gather <axis = 1> (q, both)"
             f" c = QLinearMatMul(g, s, z, w, t, o, s, z) {FLOATS}",
-            f"'turn': operator Gather .* {READ_AS_FLOATS} q, got codes",
+            f"'turn': operator Gather .* {READ_AS_FLOATS} q, got quantized values",
         ),
         (
             f"{LAYER} [other] y = DequantizeLinear(a, t, z)",

@@ -177,7 +177,7 @@ def _leads(story: Story) -> str:
 def _headline(story: Story) -> str:
     speedups = {batch: _speedup(story, batch) for batch in BATCHES}
     if not story.is_priced:
-        return "Layers on codes of eight bits have prices of their own: what passes gain is told in bytes."
+        return "Layers on quantized values of eight bits have prices of their own: what passes gain is told in bytes."
     if not story.explanation.report:
         return "There is no linear layer with constant weights: all of it stays with onnxruntime."
     if max(speedups.values()) < WORTHWHILE:
@@ -228,7 +228,9 @@ def _bound(story: Story, batch: int) -> str:
     if story.layer_times[batch] and not times:
         return "Every linear layer stays with onnxruntime."
     if not times or not story.levels[-1].total(batch).predicted_us or not story.is_priced:
-        return "What bounds layers on codes is not told." if times else "No layer of it has a predicted time."
+        return (
+            "What bounds layers on quantized values is not told." if times else "No layer of it has a predicted time."
+        )
     whole, slowest = sum(one.microseconds for one in times) or 1.0, times[0]
     taken = " that are taken" if len(times) < len(story.layer_times[batch]) else ""
     said = [
