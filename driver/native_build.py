@@ -21,7 +21,15 @@ from ..passes.simplify.take_bytes import TakeBytes
 from ..pipeline import build, run_stages
 
 IN_NETWORKS: Final = frozenset(
-    {"ai.onnx::Conv", "ai.onnx::DequantizeLinear", "ai.onnx::MatMulInteger", "com.microsoft::QGemm"}
+    {
+        "ai.onnx::Conv",
+        "ai.onnx::DequantizeLinear",
+        "ai.onnx::GRU",
+        "ai.onnx::LSTM",
+        "ai.onnx::MatMulInteger",
+        "ai.onnx::RNN",
+        "com.microsoft::QGemm",
+    }
 )
 """Operators that `foreign="keep"` leaves where nothing says that their network gains."""
 

@@ -15,6 +15,8 @@ from xdsl.dialects.builtin import ModuleOp
 import redpebble
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.frontend.import_model import import_model
+from redpebble.options import Options
+from redpebble.tools.explain.lowering_levels import lowering_of
 from tests.support.recurrent_models import Recurrent
 
 CALLS = ((1, 1), (6, 1), (5, 7), (3, 8), (4, 17), (2, 70))
@@ -268,3 +270,8 @@ def stacked() -> onnx.ModelProto:
         [onnx.numpy_helper.from_array(array, key) for key, array in arrays.items()],
     )
     return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_a_report_shows_a_recurrence_become_layers_and_a_loop() -> None:
+    levels = lowering_of(Recurrent("GRU", 40, 20).model(), Options()).levels
+    assert "expand recurrences" in [level.name for level in levels]

@@ -15,6 +15,7 @@ from ...dialect.ops.constants import is_constant
 from ...dialect.ops.foreign import ForeignOp
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LayerNormOp, LinearOp, NormalizedOp, ReduceMeanOp, RmsNormOp
+from ...dialect.ops.recurrences import RecurrenceOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.ops.tile import TileOp
@@ -306,7 +307,9 @@ def _lowered(network: SparseNetworkOp, options: Options) -> FuncOp:
         else:
             func.body.block.add_op(op.clone(values))
     module = ModuleOp([func])
-    run_stages(module, options, after="choose")
+    # what is in a network was priced before, but for a recurrence, whose layers are there from here on
+    is_recurrent = any(isinstance(op, RecurrenceOp) for op in module.walk())
+    run_stages(module, options, after="simplify" if is_recurrent else "choose")
     return next(op for op in module.walk() if isinstance(op, FuncOp))
 
 
