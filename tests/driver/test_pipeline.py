@@ -88,7 +88,7 @@ def test_a_stage_names_the_first_goal_that_has_it() -> None:
 
 
 STAGES = {
-    "compile": "simplify, arrange, choose, tile, schedule",
+    "compile": "simplify, expand, arrange, choose, tile, schedule",
     "optimize": "simplify, choose, extract, split",
     "neurons": "simplify, choose, flatten, tile, schedule",
 }

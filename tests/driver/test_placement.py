@@ -141,12 +141,13 @@ def test_work_that_cannot_be_counted_is_not_taken_for_work_that_was_taken() -> N
     proto = onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
         g (float[n,64] x) => (float[n,64] y) {
-            y = com.microsoft.MatMulNBits <K: int = 64, N: int = 64, bits: int = 4, block_size: int = 32> (x, w, s)
+            y = com.microsoft.MoE <k: int = 1> (x, router, up, , down)
         }
     """)
-    codes, scales = np.zeros((64, 2, 16), np.uint8), np.ones(128, np.float32)
+    shapes = {"up": (4, 64, 128), "down": (4, 128, 64)}
+    proto.graph.input.append(onnx.helper.make_tensor_value_info("router", onnx.TensorProto.FLOAT, ["n", 4]))
     proto.graph.initializer.extend(
-        onnx.numpy_helper.from_array(array, name) for array, name in ((codes, "w"), (scales, "s"))
+        onnx.numpy_helper.from_array(np.zeros(shape, np.float32), name) for name, shape in shapes.items()
     )
     result = redpebble.optimize(proto)
     placement = result.placement

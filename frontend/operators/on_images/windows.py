@@ -198,12 +198,12 @@ def window_of(conversion: Conversion, x: SSAValue, kernel: Sequence[int], *, by_
     if 0 in window.result_size(*image_shape(x)[2:]):
         raise NotCovered("expected an image with a result, got one smaller than the window")
     taps = max(window.kernel_size) if by_axes else prod(window.kernel_size)
-    is_thin = taps == max(window.kernel_size) and not is_cut_into_patches(conversion, kernel[-len(size) :])
-    if taps > (MOST_ALONG_AN_AXIS if is_thin else MOST_TAPS) and not _is_whole(window, x):
+    is_thin = taps == max(window.kernel_size) and taps <= MOST_ALONG_AN_AXIS
+    has_code = taps <= MOST_TAPS or (is_thin and not is_cut_into_patches(conversion, kernel[-len(size) :]))
+    if not has_code and not _is_whole(window, x):
         raise NotCovered(
             f"expected a window of {MOST_TAPS} taps or fewer, {MOST_ALONG_AN_AXIS} in one row or column, of the whole "
-            f"image, or one that cuts it into patches, "
-            f"got {taps} taps"
+            f"image, or one that cuts it into patches, got {taps} taps"
         )
     return window
 

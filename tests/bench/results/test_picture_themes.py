@@ -42,5 +42,5 @@ def test_a_figure_stays_an_svg_whose_style_is_for_dark_themes() -> None:
 
 
 def test_what_is_no_picture_of_matplotlib_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected SVG files of matplotlib"):
+    with pytest.raises(ValueError, match="expected an SVG file of matplotlib, got one without <defs>"):
         with_dark_theme("<svg/>")
