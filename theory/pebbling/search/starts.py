@@ -23,6 +23,8 @@ from ..orders.simple_orders import depth_first_order, pull_order, push_order, ta
 
 # Connections from which on one greedy order must do, and from which on only orders that take a second.
 _LARGE, _HUGE = 200_000, 1_500_000
+# The trained rule saves 2 % of the transfers of the best greedy order up to 61 000 connections, 0.05 % at 100 000.
+_LEARNED = 100_000
 _EXPONENTS = (3.0, 2.0, 6.0)
 
 LEARNED = "learned rolling"
@@ -67,7 +69,7 @@ def rolling_targets(
 def _rolled(network: NeuronGraph, open_count: int, is_late: Callable[[], bool]) -> dict[str, TargetOrders]:
     """Return orders of targets by the name of the rule, those that were made before it was late."""
     # the trained rule is the best on the mean, so that it comes first
-    rules = {LEARNED: learned_rule(network, open_count)} if network.connection_count < _HUGE else {}
+    rules = {LEARNED: learned_rule(network, open_count)} if network.connection_count < _LEARNED else {}
     rules |= {f"greedy rolling {exponent:g}": greedy_rule(exponent) for exponent in _exponents(network)}
     found = {name: rolled_in_time(network, open_count, rule, is_late) for name, rule in rules.items()}
     return {name: orders for name, orders in found.items() if orders is not None}
