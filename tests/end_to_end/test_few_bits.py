@@ -8,6 +8,7 @@ import onnxruntime
 import pytest
 
 import redpebble
+from redpebble.ort.session import write_library
 from redpebble.runtime.jit import host_target
 from tests.support.few_bits import FewBits
 
@@ -92,3 +93,28 @@ def test_the_small_form_is_all_that_the_cache_holds(
     redpebble.session(case.model)
     (packed,) = tmp_path.glob("**/*.pebble")
     assert packed.stat().st_size < most * case.inputs * case.outputs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [GAINING, FewBits(512, 96, zeros=0.9, accuracy=4)], ids=str)
+def test_a_library_and_the_provider_compute_what_onnxruntime_does(case: FewBits, tmp_path: Path) -> None:
+    optimized, library = redpebble.optimize(case.model), tmp_path / "m.so"
+    write_library(optimized.model, library)
+    options, placed = onnxruntime.SessionOptions(), onnxruntime.SessionOptions()
+    options.register_custom_ops_library(str(library))
+    placed.add_provider_for_devices(redpebble.register(), {})
+    judge, with_library, with_provider = (
+        onnxruntime.InferenceSession(model.SerializeToString(), chosen)
+        for model, chosen in (
+            (case.model, onnxruntime.SessionOptions()),
+            (optimized.proto, options),
+            (case.model, placed),
+        )
+    )
+    for rows in (0, 1, 7, 17):
+        x = np.random.default_rng(rows).standard_normal((rows, case.inputs), dtype=np.float32)
+        truth = case.truth(x)
+        expected = np.abs(np.asarray(judge.run(None, {"x": x})[0]) - truth).max(initial=0)
+        for session in (with_library, with_provider):
+            found = np.asarray(session.run(None, {"x": x})[0])
+            assert np.abs(found - truth).max(initial=0) <= 1.3 * expected + 1e-5
