@@ -12,6 +12,7 @@ import onnx
 import onnx_ir
 
 from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ..reading.map_types import without_map_types
 from .known_constants import constant_array, is_constant
 from .known_sizes import is_known
 from .shape_arithmetic import ShapeQuery, ShapeValue, shape_value_of_constant, shape_value_of_node
@@ -29,7 +30,7 @@ def add_computed_sizes(model: onnx.ModelProto) -> bool:
         return False
     infos = {info.name: info for info in (*model.graph.value_info, *model.graph.output)}
     added = False
-    for value, sizes in _computed(onnx_ir.from_proto(model)):
+    for value, sizes in _computed(onnx_ir.from_proto(without_map_types(model)[0])):
         name = value.name or ""
         if name not in infos:
             if value.dtype is None:

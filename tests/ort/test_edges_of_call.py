@@ -166,7 +166,7 @@ def test_ends_and_weights_of_other_names_must_be_as_many_as_edges() -> None:
     one = {**given._asdict(), "w": given.w[:1]}
     for these in (given._asdict(), one):
         np.testing.assert_allclose(session.run(None, these)[0], plain(proto).run(None, these)[0], rtol=1e-4, atol=1e-4)
-    with pytest.raises(Exception, match="sizes 19 and 20 of the inputs differ"):
+    with pytest.raises(Exception, match="expected equal sizes of the inputs, got 19 and 20"):
         session.run(None, {**given._asdict(), "t": given.t[:-1]})
 
 

@@ -216,8 +216,8 @@ def test_sizes_that_do_not_fit_are_refused_and_nothing_else_is_read() -> None:
     sizes, weighting = (2, 2, 8, 8), Weighting(0.25)
     net = network(next(iter(HERE.values())), sizes, weighting, (DYNAMIC, 1))
     arrays = operands(sizes, 3, 7, 7)
-    with pytest.raises(ValueError, match="expected equal sizes, got d3 = 6 and d1 = 7"):
+    with pytest.raises(ValueError, match="expected equal sizes or 1 for the former, got d3 = 6 and d1 = 7"):
         net.run(None, feeds(arrays, np.zeros((3, 1, 7, 6), np.float32)))
     for queries in (0, 2, 6, 8):
-        with pytest.raises(ValueError, match="expected the same or 1 for the former"):
+        with pytest.raises(ValueError, match="expected equal sizes or 1 for the former"):
             net.run(None, feeds(arrays, np.zeros((3, 1, queries, 7), np.float32)))
