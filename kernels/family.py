@@ -119,8 +119,8 @@ class KernelFamily:
     share: int = SHARE
     """Outputs in a thread's share of a layer are multiples of this."""
     rounds: Literal["", "bf16", "groups"] = ""
-    """What it rounds: inputs and weights to bfloat16, for layers of that precision on CPUs with its products; or groups
-    of inputs to integers of eight bits, for weights that are codes; empty where nothing."""
+    """Values that it rounds: inputs and weights to bfloat16, for layers of that precision on CPUs with its products;
+    or groups of inputs to integers of eight bits, for weights that are codes; empty where nothing."""
     block_rule: BlockRule | None = None
     """The rule by which it cuts inputs into blocks, if it does."""
     prices: Mapping[int, tuple[float, ...]] = field(default_factory=dict[int, tuple[float, ...]])

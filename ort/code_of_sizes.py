@@ -1,9 +1,9 @@
 """Code for the sizes that calls have: made in the background, one size at a time, and kept for those used last.
 
 ```
-a call of a new size  ->  wished      onnxruntime serves it, and all until there is code
-the next that is wished, those called most often first  ->  compiled by a process of its own, kept in the cache
-what is in the cache  ->  a session, made here in some milliseconds, which serves the calls from then on
+a call of a new size          ->  requested: onnxruntime serves this call, and all of its size until there is code
+the size requested most often ->  compiled by a process of its own, kept in the cache
+code in the cache             ->  a session, made here in some milliseconds, which serves the calls from then on
 ```
 """
 
@@ -28,7 +28,7 @@ Key = tuple[tuple[str, int], ...]
 
 
 class Opening(NamedTuple):
-    """What makes a session for calls of certain sizes."""
+    """The functions that find and make a session for calls of certain sizes."""
 
     is_cached: Callable[[Sizes], bool]
     """Whether the cache has the model that there is for them; raises ValueError if that is not the same any more."""
@@ -47,7 +47,7 @@ FEWEST_SIZES: Final = 2
 EAGER_SIZES: Final = 8
 """Sizes that code is made for when they first come; from then on, when they come for the second time."""
 
-MOST_WISHES: Final = 256
+MOST_REQUESTS: Final = 256
 """Sizes that wait at a time: what comes once is forgotten."""
 
 
@@ -61,7 +61,7 @@ class CodeOfSizes:
         self._is_closed = Event()
         self._begin_in_process()
         self._sessions: OrderedDict[Key, onnxruntime.InferenceSession | None] = OrderedDict()
-        self._wishes: OrderedDict[Key, int] = OrderedDict()
+        self._requests: OrderedDict[Key, int] = OrderedDict()
         self._last: Key = ()
         """The sizes of the call before, which have a session or need none."""
         self._met = 0
@@ -74,7 +74,7 @@ class CodeOfSizes:
 
     def of(self, key: Key) -> onnxruntime.InferenceSession | None:
         """Return the session for these sizes; None where there is none, which may be made for later calls."""
-        if key == self._last:  # most calls: neither the order changes, nor is there anything to wish
+        if key == self._last:  # most calls: neither the order changes, nor is there anything to request
             return self._sessions.get(key)
         if os.getpid() != self._process:
             self._begin_in_process()
@@ -83,15 +83,15 @@ class CodeOfSizes:
                 self._sessions.move_to_end(key)
                 self._last = key
                 return self._sessions[key]
-            self._wish(key)
+            self._request(key)
         return None
 
-    def _wish(self, key: Key) -> None:
-        self._wishes[key] = self._wishes.pop(key, 0) + 1
-        if len(self._wishes) > MOST_WISHES:
-            self._wishes.popitem(last=False)
+    def _request(self, key: Key) -> None:
+        self._requests[key] = self._requests.pop(key, 0) + 1
+        if len(self._requests) > MOST_REQUESTS:
+            self._requests.popitem(last=False)
         is_served = self._worker is not None and self._worker.is_alive()
-        if not is_served and self._best_wish() is not None:
+        if not is_served and self._next_request() is not None:
             # no daemon: it ends with the main thread, and never within native code that is being torn down
             self._worker = Thread(target=self._serve, name="redpebble code of sizes", daemon=False)
             self._worker.start()
@@ -117,7 +117,7 @@ class CodeOfSizes:
         self._is_closed.set()
 
     def wait(self) -> None:
-        """Wait until nothing is wished: for tests, and for measurements."""
+        """Wait until nothing is requested: for tests, and for measurements."""
         worker = self._worker
         if worker is not None:
             worker.join()
@@ -125,17 +125,17 @@ class CodeOfSizes:
     def _is_over(self) -> bool:
         return self._is_closed.is_set() or not main_thread().is_alive()
 
-    def _best_wish(self) -> Key | None:
-        """Return the wish that was called most often, the latest of several; None where all may wait."""
+    def _next_request(self) -> Key | None:
+        """Return the size that was called most often, the latest of several; None where all may wait."""
         if self._met >= EAGER_SIZES and not any(self._sessions.values()):
             return None  # nothing gains, whatever the sizes are
         least = 1 if self._met < EAGER_SIZES else 2
-        wishes = [key for key, calls in self._wishes.items() if calls >= least]
-        return max(reversed(wishes), key=self._wishes.__getitem__, default=None)
+        requests = [key for key, calls in self._requests.items() if calls >= least]
+        return max(reversed(requests), key=self._requests.__getitem__, default=None)
 
     def _next(self) -> Key | None:
         with self._lock:
-            key = None if self._is_over() else self._best_wish()
+            key = None if self._is_over() else self._next_request()
             if key is None:
                 self._worker = None
             return key
@@ -143,23 +143,23 @@ class CodeOfSizes:
     def _keep(self, key: Key, session: onnxruntime.InferenceSession | None) -> None:
         with self._lock:
             self._met += 1
-            self._wishes.pop(key, None)
+            self._requests.pop(key, None)
             self._sessions[key] = session
             self._sessions.move_to_end(key)
             self._last = key
             while sum(kept is not None for kept in self._sessions.values()) > self._most:
                 self._sessions.popitem(last=False)
-            if len(self._sessions) > MOST_WISHES:
+            if len(self._sessions) > MOST_REQUESTS:
                 self._sessions.popitem(last=False)
 
     def _serve(self) -> None:
-        """Fulfil wishes until there are none."""
+        """Serve requests until there are none."""
         process, turn = CompilingProcess(self._source, self._wanted), _turn(self._process)
         try:
             while (key := self._next()) is not None:
                 if self._take(turn):
                     try:
-                        self._fulfil(process, key)
+                        self._serve_request(process, key)
                     finally:
                         turn.release()
         finally:
@@ -172,8 +172,8 @@ class CodeOfSizes:
                 return True
         return False
 
-    def _fulfil(self, process: CompilingProcess, key: Key) -> None:
-        """Make what is wished; the wish is left where code is wanted no more."""
+    def _serve_request(self, process: CompilingProcess, key: Key) -> None:
+        """Make what is requested; the request is left where code is wanted no more."""
         words, made = ", ".join(f"{name}={size}" for name, size in key), None
         try:
             if not self._opening.is_cached(dict(key)) and not process.compile(key, self._is_over):

@@ -12,7 +12,7 @@ from .session import fill_cache
 from .session_arguments import Wanted
 
 NICENESS: Final = 10
-"""What serves calls goes first."""
+"""The process that serves calls goes first."""
 
 
 def main() -> None:

@@ -71,7 +71,7 @@ class Held(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a node reads when a Transpose has moved past it, its new attributes, and the Transpose of its results."""
+    """The inputs of a node behind which a Transpose has moved, its new attributes, and the Transpose of its results."""
 
     inputs: Sequence[onnx_ir.Value | None]
     attributes: Sequence[onnx_ir.Attr]

@@ -90,7 +90,7 @@ class _Rounded(NamedTuple):
     scales: Floats
     scales_apart: Number
     surplus: Shorts
-    """What products with 8 have too much, with its sign, for each 16 inputs; `scales_apart` twice from row to row."""
+    """The excess of products with 8, with its sign, for each 16 inputs; `scales_apart` twice from row to row."""
 
     def at(self, row: Index) -> "_Rounded":
         """Return the same from a row on."""

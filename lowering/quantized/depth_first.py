@@ -150,7 +150,7 @@ class _Loop:
 
 
 class OfLayer(NamedTuple):
-    """What the stream takes of a layer: its weight, bias, multiplier and bounds, and the number of its end."""
+    """A layer as the stream holds it: its weight, bias, multiplier and bounds, and the number of its end."""
 
     weight: CscMatrix
     bias: NDArray[np.generic]

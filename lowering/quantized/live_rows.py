@@ -28,7 +28,7 @@ class LiveRows(NamedTuple):
     """Addresses of what is known of the rows that live."""
 
     left: Longs
-    """How many they are."""
+    """The number of rows that live."""
     numbers: Longs
     """The number of each."""
     results: Bytes
