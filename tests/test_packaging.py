@@ -68,7 +68,7 @@ def copy_of_the_sources(folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_source_distribution_holds_every_file(tmp_path: Path) -> None:
-    copy = copy_of_the_sources(tmp_path / "copy")
+    copy = copy_of_the_sources(tmp_path / "sources")
     code = f"import setuptools.build_meta as b; print(b.build_sdist({str(tmp_path)!r}))"
     subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)
     with tarfile.open(next(tmp_path.glob("*.tar.gz"))) as archive:
@@ -78,7 +78,7 @@ def test_the_source_distribution_holds_every_file(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_wheel_holds_every_module_but_those_of_measurements_and_tests(tmp_path: Path) -> None:
-    copy = copy_of_the_sources(tmp_path / "copy")
+    copy = copy_of_the_sources(tmp_path / "sources")
     code = f"import setuptools.build_meta as b; print(b.build_wheel({str(tmp_path)!r}))"
     subprocess.run([sys.executable, "-c", code], cwd=copy, check=True, capture_output=True)
     with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as archive:
@@ -90,7 +90,7 @@ def test_the_wheel_holds_every_module_but_those_of_measurements_and_tests(tmp_pa
 
 @pytest.mark.slow
 def test_the_lowest_versions_work(tmp_path: Path) -> None:
-    copy = copy_of_the_sources(tmp_path / "copy")
+    copy = copy_of_the_sources(tmp_path / "sources")
     pip = [sys.executable, "-m", "pip", "-q"]
     subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(copy)], check=True)
     pins = [re.sub(r">=|~=", "==", one) for one in PROJECT["dependencies"]]
