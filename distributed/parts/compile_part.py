@@ -98,9 +98,8 @@ def check_calls(part: Part, module: ModuleOp) -> None:
             fits = buffer.features == whole and first + features <= whole and (height > 0) == (buffer.port < 0)
             if not fits or (not height and operand.row):
                 rows = f"rows {operand.row} to {operand.row + features} of buffer {operand.buffer}"
-                raise PartError(
-                    f"the part is damaged: step {number}: expected {rows} of {whole}, got a buffer of {buffer.features}"
-                )
+                found = f"{rows}, which has {buffer.features}"
+                raise PartError(f"the part is damaged: step {number}: expected rows of {whole}, got {found}")
 
 
 def _functions(module: ModuleOp) -> Iterator[tuple[str, Sequence[Operand]]]:

@@ -269,7 +269,7 @@ def with_operand(step: Call, place: int, row: int) -> Call:
 CALLS: dict[str, tuple[Callable[[Part], Part], str]] = {
     "last row": (
         lambda part: with_step(part, Call, lambda s: with_operand(s, -1, 11)),
-        "takes rows 11 to 21",
+        "expected rows of 20, got rows 11 to 21 of buffer 1",
     ),
     "no function": (
         lambda part: with_step(part, Call, lambda s: replace(s, function="run")),
@@ -281,7 +281,7 @@ CALLS: dict[str, tuple[Callable[[Part], Part], str]] = {
     ),
     "small buffer": (
         lambda part: replace(part, buffers=tuple(one._replace(features=5) for one in part.buffers)),
-        "of 10, got a buffer of 5",
+        "expected rows of 10, got rows 0 to 10 of buffer 0, which has 5",
     ),
 }
 
