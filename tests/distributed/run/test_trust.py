@@ -207,10 +207,11 @@ def endless(case: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def process_of(rank: int, folder: Path) -> int:
     """The process of a rank, once all of them have run."""
     deadline = time.monotonic() + 300
-    while not all((folder / f"rank{other}").exists() for other in (0, 1)):
+    files = [folder / f"rank{other}" for other in (0, 1)]
+    while not all(file.exists() and file.read_text() for file in files):
         assert time.monotonic() < deadline, "ranks do not run"
         time.sleep(0.05)
-    return int((folder / f"rank{rank}").read_text())
+    return int(files[rank].read_text())
 
 
 def eventually(what: Callable[[], list[Any]]) -> list[Any]:
