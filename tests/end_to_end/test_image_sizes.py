@@ -14,7 +14,6 @@ import redpebble
 from redpebble.frontend.reading.axis_names import Axes
 from redpebble.frontend.reading.free_axes import axes_in_question, dims_of, state_sizes
 from redpebble.frontend.reading.model_source import read_model
-from redpebble.ort.code_of_sizes import EAGER_SIZES
 from redpebble.ort.sized_session import SizedSession
 from tests.ort.provider_models import plain_session
 from tests.support.command_line import exit_code
@@ -98,8 +97,7 @@ def test_no_call_compiles_where_each_has_a_width_of_its_own() -> None:
     after = redpebble.counters()
     assert after["models_optimized"] == before["models_optimized"]
     assert after["networks_compiled"] == before["networks_compiled"]
-    # a width that does not come again is none to make code for, once there are some
-    assert 1 <= len(ours.code.ready_sizes()) <= EAGER_SIZES
+    assert 1 <= len(ours.code.ready_sizes()) <= 20
 
 
 @pytest.mark.slow
