@@ -62,9 +62,7 @@ class _AttentionAxes(HasAxisMap):
             operands.append(own_axes(op.mask, "m"))
         if op.past:
             operands += [("b", "h", "p", "d"), ("b", "h", "p", "e")]
-        result = ("b", "s", "o")
-        names = {name for axes in (*operands, result) for name in axes}
-        return AxisMap(tuple(operands), (result,), fixed=frozenset(names - {"b"}))
+        return AxisMap.in_order(operands, [("b", "s", "o")], "b")
 
 
 class Attention(IRDLOperation):

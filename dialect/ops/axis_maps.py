@@ -54,6 +54,18 @@ class AxisMap:
     parameters: frozenset[int] = frozenset()
     """Operands without batch axes: weights, and what has an entry a feature."""
 
+    @classmethod
+    def in_order(
+        cls,
+        operands: Sequence[Axes],
+        results: Sequence[Axes],
+        samples: str,
+        parameters: frozenset[int] = frozenset(),
+    ) -> "AxisMap":
+        """Return the map of an op that keeps samples apart, and relies on the order of all axes but theirs."""
+        names = frozenset(chain.from_iterable((*operands, *results)))
+        return cls(tuple(operands), tuple(results), fixed=names - {samples}, parameters=parameters)
+
     @property
     def summed(self) -> frozenset[str]:
         """Axes that no result has: the op sums over them, in any order."""

@@ -83,11 +83,10 @@ class ImageAxes(HasAxisMap):
         images = [is_image_rank(len(shape_of(operand))) for operand in op.operands]
         operands = [own_axes(operand, f"x{index}.") for index, operand in enumerate(op.operands)]
         results = [own_axes(result, f"y{index}.") for index, result in enumerate(op.results)]
-        data = tuple(("n", *axes[1:]) if is_image else axes for axes, is_image in zip(operands, images, strict=True))
-        written = tuple(("n", *axes[1:]) for axes in results)
-        names = {name for axes in (*data, *written) for name in axes}
+        data = [("n", *axes[1:]) if is_image else axes for axes, is_image in zip(operands, images, strict=True)]
+        written = [("n", *axes[1:]) for axes in results]
         parameters = frozenset(index for index, is_image in enumerate(images) if not is_image)
-        return AxisMap(data, written, fixed=frozenset(names - {"n"}), parameters=parameters)
+        return AxisMap.in_order(data, written, "n", parameters)
 
 
 @irdl_op_definition

@@ -93,8 +93,7 @@ class _RecurrenceAxes(HasAxisMap):
         constants = {op.weight, op.recurrent, op.bias, op.peepholes}
         parameters = frozenset(index for index, value in enumerate(op.operands) if value in constants)
         results: list[Axes] = [("t", "d", "b", "h"), *[("d", "b", "h")] * (len(op.results) - 1)]
-        names = {name for one in (*operands, *results) for name in one}
-        return AxisMap(tuple(operands), tuple(results), fixed=frozenset(names - {"b"}), parameters=parameters)
+        return AxisMap.in_order(operands, results, "b", parameters)
 
 
 @irdl_op_definition
@@ -224,8 +223,7 @@ class _ScanAxes(HasAxisMap):
         starts: list[Axes] = [("b", f"k{index}") for index in range(len(op.starts))]
         operands: list[Axes] = [("t", "b", "k"), *starts, *[()] * (op.lengths is not None)]
         results: list[Axes] = [("t", "b", "k0"), *[("b", f"k{index}") for index in range(count)]]
-        names = {name for one in (*operands, *results) for name in one}
-        return AxisMap(tuple(operands), tuple(results), fixed=frozenset(names - {"b"}))
+        return AxisMap.in_order(operands, results, "b")
 
 
 @irdl_op_definition

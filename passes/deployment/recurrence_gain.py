@@ -21,7 +21,7 @@ from ...sparse.csr import CscMatrix
 from ...sparse.densities import STORED_SPARSE
 from ..analysis.block_choices import with_blocks
 from ..analysis.layer_costs import layers_of
-from ..analysis.weights import weight_of
+from ..analysis.weights import density, weight_of
 from ..kernels.choose_kernels import kernel_for
 from ..kernels.kernels_at_rows import CERTAIN_SHARE, NOTICED, ChosenKernels
 
@@ -72,7 +72,7 @@ def _weights(op: RecurrenceOp) -> Iterator[tuple[SSAValue, SSAValue]]:
 
 
 def _stored(matrix: NDArray[np.float32]) -> SSAValue:
-    sparse = np.count_nonzero(matrix) < STORED_SPARSE * matrix.size and np.isfinite(matrix).all()
+    sparse = density(matrix) < STORED_SPARSE and np.isfinite(matrix).all()
     return SparseConstantOp(CscMatrix.from_dense(matrix)).result if sparse else ConstantOp(matrix).result
 
 
