@@ -5,13 +5,14 @@ before: `s = Concat(Shape(x)[0:1], {512}, {256})  y = Reshape(z, s)` with x [n, 
 The batch, as every size that calls choose, is a name here: what is computed of it is computed with names.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Final
 
 import onnx
 import onnx_ir
 
 from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ..reading.axis_names import NO_NAMES
 from ..reading.map_types import without_map_types
 from .known_constants import constant_array, is_constant
 from .known_sizes import is_known
@@ -26,9 +27,12 @@ UNKNOWN: Final = "?"
 
 def add_computed_sizes(model: onnx.ModelProto) -> bool:
     """Write sizes that the graph computes into its types, in place; return whether any of it is new."""
-    if not any(node.op_type in MADE_IN_A_SHAPE for node in model.graph.node):
-        return False
     infos = {info.name: info for info in (*model.graph.value_info, *model.graph.output)}
+    made = [infos.get(next(iter(node.output), "")) for node in model.graph.node if node.op_type in MADE_IN_A_SHAPE]
+    chosen = {dim.dim_param for value in model.graph.input for dim in value.type.tensor_type.shape.dim} - NO_NAMES
+    # most graphs end here: what follows reads the model once more
+    if all(info is not None and _has_sizes(info.type.tensor_type, chosen) for info in made):
+        return False
     added = False
     for value, sizes in _computed(onnx_ir.from_proto(without_map_types(model)[0])):
         name = value.name or ""
@@ -39,6 +43,12 @@ def add_computed_sizes(model: onnx.ModelProto) -> bool:
             infos[name].type.tensor_type.elem_type = value.dtype.value
         added |= _write(infos[name].type.tensor_type, sizes)
     return added
+
+
+def _has_sizes(tensor: onnx.TypeProto.Tensor, chosen: Set[str]) -> bool:
+    """Return whether a type has a number, or the name of a size that calls choose, for each axis."""
+    dims = tensor.shape.dim
+    return tensor.HasField("shape") and all(dim.HasField("dim_value") or dim.dim_param in chosen for dim in dims)
 
 
 def _write(tensor: onnx.TypeProto.Tensor, sizes: Sequence[Size | None]) -> bool:
