@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     __version__: str
 
+__path__.append(f"{__path__[0]}/aliases")
+
 __all__ = [
     "InvalidModelError",
     "ModelError",
@@ -86,11 +88,10 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         return version(__name__)
-    if name == "torch":
+    if name in ("torch", "onnxruntime"):
         from importlib import import_module
 
-        # a folder called torch, at the root, would be taken for torch itself by whatever runs there
-        return import_module("redpebble.pytorch")
+        return import_module(f"redpebble.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

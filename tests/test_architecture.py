@@ -41,13 +41,14 @@ LAYERS = [
     "pruning",
     "pytorch",
     "tools",
+    "aliases",
     "bench",
     "__main__",
     "__init__",
 ]
 """Folders, and modules at the root, bottom up: one may import from itself and from those before it."""
 
-WINGS = ("ort", "distributed", "pruning", "pytorch", "training", "bench", "tools")
+WINGS = ("ort", "distributed", "pruning", "pytorch", "training", "aliases", "bench", "tools")
 """Folders that nothing of the core imports, so that each can be left out."""
 
 LOADED_ON_REQUEST = {"__init__", "__main__", "dialect/ops/pattern_traits", "theory/__init__"}

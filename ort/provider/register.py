@@ -1,10 +1,8 @@
 """The execution provider: models that nobody changed run their sparse networks with our code, inside onnxruntime.
 
 ```python
-devices = redpebble.register()
-options = onnxruntime.SessionOptions()
-options.add_provider_for_devices(devices, {})
-session = onnxruntime.InferenceSession("model.onnx", options)
+redpebble.register()
+session = onnxruntime.InferenceSession("model.onnx", providers=["RedpebbleExecutionProvider"])
 ```
 """
 
@@ -33,6 +31,7 @@ from ...export.sparse_networks.node_content import network_model, written
 from ...export.sparse_networks.node_format import DOMAIN
 from ...export.writing.compact_weights import SINCE
 from ...foundation.atomic_files import replacing
+from ...foundation.log import LOG
 from ...foundation.private_files import private_folder, read_private
 from ...foundation.threads import usable_threads
 from ...frontend.sparse_weights import graph_of, reason_of_density
@@ -53,6 +52,9 @@ from .networks import Found, NetworkModel, Plan, Planned
 if TYPE_CHECKING:
     # what is older than 1.23 does not have it, and shall say so in one line
     from onnxruntime import OrtEpDevice
+
+BY_NAME: Final = 26
+"""onnxruntime 1.26 is the first that takes a registered provider by its name."""
 
 REGISTRATION: Final = "redpebble"
 """The name by which onnxruntime knows the library."""
@@ -186,7 +188,10 @@ def minor_version(version: str) -> int:
 
 
 def register(rows: int = 0) -> "list[OrtEpDevice]":
-    """Return the devices for `SessionOptions.add_provider_for_devices`: the CPU, with our code for sparse networks.
+    """Make `RedpebbleExecutionProvider` known to onnxruntime, which runs sparse networks with our code.
+
+    Sessions take it by its name, `providers=["RedpebbleExecutionProvider"]`, from onnxruntime 1.26 on; older ones take
+    the devices that this returns, by `SessionOptions.add_provider_for_devices(devices, {})`.
 
     Nodes are compiled when a session is made, or come from the user's cache; all others stay with onnxruntime. Layers
     are taken that gain for `rows` at once, as in `optimize`, in all sessions made from now on.
@@ -201,6 +206,13 @@ def register(rows: int = 0) -> "list[OrtEpDevice]":
     if not devices:
         onnxruntime.register_execution_provider_library(REGISTRATION, str(provider_library()))
         devices = _devices()
+        if minor < BY_NAME:
+            LOG.warning(
+                "onnxruntime %s takes %s by add_provider_for_devices; by name, 1.%d or newer does",
+                onnxruntime.__version__,
+                EP_NAME,
+                BY_NAME,
+            )
     return devices
 
 
