@@ -10,6 +10,7 @@ from .formats import (
     code_slots,
     count_blocks,
     dense_outputs,
+    gathered_panels,
     lookup_rows,
     narrow_blocks,
     permute_lookup,
@@ -28,6 +29,7 @@ _ALL: Final = (
     row_panels.FAMILY,
     strips.FAMILY,
     sparse_rows.FAMILY,
+    gathered_panels.FAMILY,
     bfloat_pairs.FAMILY,
     code_slots.FAMILY,
 )

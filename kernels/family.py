@@ -125,6 +125,10 @@ class KernelFamily:
     """The rule by which it cuts inputs into blocks, if it does."""
     prices: Mapping[int, tuple[float, ...]] = field(default_factory=dict[int, tuple[float, ...]])
     """Prices as those of the default machine by lanes, where they are not fitted: see `Machine.prices_of`."""
+    priced_in: tuple[str, int] | None = None
+    """The family, and the number of its unit of work, in whose price on a machine `prices` are told."""
+    most_inputs: int = 1 << 40
+    """The most inputs of a layer that it can compute."""
     far_features: Callable[[LayerWithPattern, float], float] = features_in_turn
     """The features of x and y that a cache for so many of them does not deliver."""
 

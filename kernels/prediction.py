@@ -34,6 +34,7 @@ def candidates(layer: Layer, width: int, machine: Machine) -> tuple[str, ...]:
         for name, family in FAMILIES.items()
         if width in family.widths
         and layer.stored in family.stored
+        and layer.inputs <= family.most_inputs
         and _may_round(family, layer, machine)
         and _prices(family, machine)
     )
@@ -51,7 +52,12 @@ def _may_round(family: KernelFamily, layer: Layer, machine: Machine) -> bool:
 
 
 def _prices(family: KernelFamily, machine: Machine) -> tuple[float, ...]:
-    return machine.prices_of(family.name) or family.prices.get(machine.lanes, ())
+    fitted, told = machine.prices_of(family.name), family.prices.get(machine.lanes, ())
+    if fitted or not told or family.priced_in is None:
+        return fitted or told
+    other, unit = family.priced_in
+    *prices, exposure = told
+    return *(machine.prices_of(other)[unit] * price for price in prices), exposure
 
 
 def predicted_us(family: str, layer: Layer, width: int, machine: Machine) -> float:

@@ -8,13 +8,19 @@ import pytest
 
 from redpebble.kernels.families import FAMILIES, is_dense, takes_any_rows
 from redpebble.kernels.family import LayerWeights
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates, predicted_us
 from redpebble.kernels.prices import PRICES
 from redpebble.kernels.tile_widths import TILE_WIDTHS
+from redpebble.kernels.work import Layer
 from redpebble.lowering.kernels.table import any_rows_code_of, code_of
 from redpebble.sparse.csr import CscMatrix
 
 ROOT = Path(__file__).parent.parent.parent
 FORMATS, CODE = ROOT / "kernels/formats", ROOT / "lowering/kernels"
+
+EMPTY = (np.zeros(2, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+"""Pointers, rows and values of a weight of one output without connections."""
 
 
 def test_a_family_has_a_format_file_and_a_code_file_of_its_name() -> None:
@@ -75,3 +81,25 @@ def test_a_share_of_outputs_keeps_their_weights_and_the_panels_inside(is_sparse:
     assert share.bias.tolist() == [4, 5, 6, 7]
     assert [outputs.tolist() for outputs in share.panels] == [[[0, 1], [1, 2]], []]
     assert share.blocks == 3
+
+
+def test_a_layer_of_more_inputs_than_a_family_takes_has_no_price_for_it() -> None:
+    limited = next(family for family in FAMILIES.values() if family.most_inputs < 1 << 32)
+    machine = Machine(lanes=8)
+    for inputs, known in ((limited.most_inputs, True), (limited.most_inputs + 1, False)):
+        layer = Layer(inputs, np.full(8, 100, dtype=np.int64))
+        assert (limited.name in candidates(layer, limited.widths[0], machine)) == known
+    weights = LayerWeights(CscMatrix((limited.most_inputs + 1, 1), *EMPTY), np.zeros(1, np.float32))
+    with pytest.raises(ValueError, match="expected at most 65536 inputs, got 65537"):
+        limited.pack(weights)
+
+
+def test_prices_told_in_those_of_another_family_are_those_of_the_machine() -> None:
+    layer = Layer(256, np.full(1024, 26, dtype=np.int64))
+    for family in (one for one in FAMILIES.values() if one.priced_in is not None):
+        assert family.priced_in is not None
+        other, unit = family.priced_in
+        paces = {name: PRICES[name][8][other][unit] for name in PRICES}
+        times = {name: predicted_us(family.name, layer, 1, Machine(lanes=8, prices=name)) for name in PRICES}
+        first, second = PRICES
+        assert times[first] / times[second] == pytest.approx(paces[first] / paces[second], rel=0.1)

@@ -15,6 +15,7 @@ from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.family import LayerWeights
+from redpebble.kernels.formats import permute_lookup
 from redpebble.kernels.formats.permute_lookup import GATHER_COST, MOST_TRANSPOSED, pack_lookups
 from redpebble.kernels.formats.permute_lookup_search import CHUNK_STEPS, PANEL_ROWS
 from redpebble.lowering.cpu_target import CpuTarget
@@ -34,6 +35,7 @@ BATCH = 3
 SHAPES = [(1, 1), (130, 48), *(pytest.param(one, marks=pytest.mark.slow) for one in ((3, 5), (64, 10), (33, 97)))]
 
 each_family = pytest.mark.parametrize("family", [name for name, one in FAMILIES.items() if one.widths == (1,)])
+LOOKED_UP = permute_lookup.FAMILY.name
 
 Pattern = np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
@@ -177,7 +179,9 @@ def test_what_lies_behind_the_inputs_is_not_read_and_behind_the_outputs_not_writ
     assert np.all(result[outputs + -outputs % 16 :] == 7.0)
 
 
-@each_family
+@pytest.mark.parametrize(
+    "family", [name for name, one in FAMILIES.items() if one.widths == (1,) and one.most_inputs > 1 << 16]
+)
 def test_more_inputs_than_16_bits_can_count_are_told_apart(family: str) -> None:
     weight = np.zeros((140_000, 3), dtype=np.float32)
     lookups = np.random.default_rng(9).integers(0, len(weight), 300)
@@ -224,7 +228,7 @@ def test_nearly_all_lanes_of_a_walk_are_used_at_30_percent_density() -> None:
 
 
 @each_target
-@each_family
+@pytest.mark.parametrize("family", [LOOKED_UP])
 def test_inputs_that_are_looked_up_transposed_give_the_same_product(target: CpuTarget, family: str) -> None:
     rng = np.random.default_rng(13)
     weight = np.where(rng.random((1011, 480)) < 0.1, rng.standard_normal((1011, 480)), 0).astype(np.float32)
