@@ -21,12 +21,14 @@ class ResamplingTap(NamedTuple):
 
 
 class ResamplingAttr(Record, text="{indices}[ to {others} shares {shares}]"):
-    """Rows (or columns) of a result: each is one of the image, or a mean of two by the share of the second one.
+    """Rows (or columns) of a result: each is one of the image, or a sum of several by their shares, which add up to 1.
 
     ```mlir
     #pebble.resampling<[0, 0, 1, 1]>
     #pebble.resampling<[0, 0, 1] to [1, 1, 1] shares [0.0, 0.5, 0.0]>
     ```
+
+    `others` are the second row of each result, then, for cubic resampling, the third and the fourth of each.
 
     -1 is no row of the image.
     """
@@ -44,17 +46,18 @@ class ResamplingAttr(Record, text="{indices}[ to {others} shares {shares}]"):
 
     @property
     def taps(self) -> tuple[ResamplingTap, ...]:
-        """The rows of which a row of the result has a share: one or two."""
+        """The rows of which a row of the result has a share: one or more."""
         first = np.array(self.indices, np.int64)
         if not len(self.others):
             return (ResamplingTap(first, np.ones(len(first), np.float32)),)
-        share = np.array(self.shares, np.float32)
-        other = np.array(self.others, np.int64)
-        return (ResamplingTap(first, np.float32(1) - share), ResamplingTap(other, share))
+        shares = np.array(self.shares, np.float32).reshape(-1, self.size)
+        others = np.array(self.others, np.int64).reshape(-1, self.size)
+        rest = np.float32(1) - shares.sum(axis=0, dtype=np.float32)
+        return (ResamplingTap(first, rest), *map(ResamplingTap, others, shares))
 
     def verify(self) -> None:
         others, shares = len(self.others), len(self.shares)
-        if others != shares or others not in (0, self.size):
+        if others != shares or (others and (not self.size or others % self.size)):
             raise VerifyException(f"expected no other rows and shares or {self.size}, got {others} and {shares}")
         indices = [*self.indices, *self.others]
         least = 0 if others else OUTSIDE

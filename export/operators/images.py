@@ -1,6 +1,7 @@
 """Layers on images: Conv with its weight as the operator wants it, pooling, Resize."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import Final
 
@@ -68,7 +69,7 @@ def emit_resample2d(op: Resample2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
                 shares = builder.integers([-1] + [1] * (rank - 1 - axis))
                 part = builder.node("Mul", part, builder.node("Reshape", builder.floats(tap.shares.tolist()), shares))
             parts.append(part)
-        value = parts[0] if len(parts) == 1 else builder.node("Add", *parts)
+        value = reduce(partial(builder.node, "Add"), parts)
     return (value,)
 
 

@@ -46,7 +46,8 @@ HARMLESS: Final[Mapping[Key, Mapping[str, str]]] = MappingProxyType(
         (MICROSOFT, "QuantizeLinear"): {"axis": "one scale has no axis, and several are refused"},
         ("", "ReduceMin"): {"keepdims": "its only reader in a pattern expands the least value of all"},
         ("", "Resize"): {
-            "cubic_coeff_a": "it is about cubic resampling, which is refused",
+            "cubic_coeff_a": "it is read where the mode is cubic",
+            "exclude_outside": "it is read where the mode is cubic",
             "extrapolation_value": "it is about cut images, which are refused",
             "keep_aspect_ratio_policy": "it is about sizes, and read where these are given",
             "nearest_mode": "it is read where the mode is nearest",
@@ -90,6 +91,7 @@ READ_BEHIND: Final[Mapping[Key, Set[str]]] = MappingProxyType(
         ("", "DequantizeLinear"): {"block_size", "output_dtype"},
         ("", "Gather"): {"axis"},
         ("", "GatherND"): {"batch_dims"},
+        ("", "InstanceNormalization"): {"epsilon"},
         ("", "LeakyRelu"): {"alpha"},
         ("", "QuantizeLinear"): {"block_size", "output_dtype"},
         ("", "ReduceSum"): {"axes", "keepdims"},

@@ -14,6 +14,7 @@ from .message_passing.sums import GRAPH_CONVERTERS
 from .movement import MOVEMENT_CONVERTERS
 from .normalization import NORMALIZATION_CONVERTERS
 from .on_images.interleaving import INTERLEAVING_CONVERTERS
+from .on_images.normalization import NORMALIZING_CONVERTERS, group_norm_or
 from .on_images.quantized import convert_quantized_conv, convert_scaled_conv
 from .on_images.resampling import RESAMPLING_CONVERTERS
 from .on_images.windows import IMAGE_CONVERTERS, convert_conv
@@ -40,7 +41,9 @@ CONVERTERS: Final = ExtensibleTable[tuple[str, str], Converter](
         **GRAPH_CONVERTERS,
         **INTERLEAVING_CONVERTERS,
         **MOVEMENT_CONVERTERS,
+        ("", "Reshape"): group_norm_or(MOVEMENT_CONVERTERS["", "Reshape"]),
         **NORMALIZATION_CONVERTERS,
+        **NORMALIZING_CONVERTERS,
         **QUANTIZED_CONVERTERS,
         **RECURRENCE_CONVERTERS,
         **RESAMPLING_CONVERTERS,

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 import redpebble
 from redpebble.dialect.semantics.interpreter import interpret
+from redpebble.frontend.operators.on_images.resampling import PLACINGS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.options import Options
 from redpebble.pipeline import build
 from redpebble.tools.headline import headline
 from tests.ort.provider_models import plain_session
-from tests.support.image_models import ImageModel, bottleneck
+from tests.support.image_models import ImageModel, bottleneck, group_norm
 from tests.support.sparse_network_models import network_nodes
 
 Case = Callable[[], tuple[ImageModel, list[str]]]
@@ -99,6 +100,29 @@ def rows() -> tuple[ImageModel, list[str]]:
     return net, [larger, means, net.node("GlobalAveragePool", net.node("Mul", c, net.node("GlobalAveragePool", c)))]
 
 
+def cubic() -> tuple[ImageModel, list[str]]:
+    """Resizing by four pixels along each axis, for each way to place the pixels."""
+    net, results = ImageModel((3, 7, 6)), list[str]()
+    a = net.conv("x", (5, 3, 3, 3), pads=[1, 1, 1, 1])
+    net.tensors |= {"factors": np.array([1, 1, 2, 2], np.float32), "uneven": np.array([1, 1, 1.7, 0.6], np.float32)}
+    for index, way in enumerate(PLACINGS):
+        words = {"mode": "cubic", "coordinate_transformation_mode": way}
+        factors, numbers = "factors" if index == 0 else "uneven", {"exclude_outside": index % 2}
+        results.append(net.node("Resize", a, "", factors, **words, **numbers, cubic_coeff_a=-0.5 - index / 8))
+    return net, [net.conv(results[0], (2, 5, 2, 2)), *results[1:]]
+
+
+def norms() -> tuple[ImageModel, list[str]]:
+    """Norms of each channel and of groups of channels, as torch writes them: by Reshape, with its scale behind it."""
+    net = ImageModel((3, 5, 7))
+    a = net.conv("x", (8, 3, 3, 3), pads=[1, 1, 1, 1])
+    scale, shift = net.channel_values("scale", 8), net.channel_values("shift", 8)
+    results = [net.node("InstanceNormalization", a, scale, shift, epsilon=1e-3)]
+    results += [group_norm(net, results[-1], 8, groups, size=280 // groups) for groups in (1, 4, 8)]
+    summed = net.node("Relu", net.node("Add", results[1], results[2]))
+    return net, [net.conv(summed, (4, 8, 3, 3)), results[-1], net.node("GlobalAveragePool", results[0])]
+
+
 def distances() -> tuple[ImageModel, list[str]]:
     """Windows whose taps lie far apart, as DeepLab has them: some reach pads alone, some lie in rows of their own."""
     net = ImageModel((5, 9, 10))
@@ -109,7 +133,7 @@ def distances() -> tuple[ImageModel, list[str]]:
     return net, [net.conv(net.node("Concat", *parts, axis=1), (6, 20, 1, 1)), cut]
 
 
-CASES = (windows, planes, channels, places, rows, distances)
+CASES = (windows, planes, channels, places, cubic, norms, rows, distances)
 
 
 def agree(model: onnx.ModelProto, net: ImageModel, target: CpuTarget | None, threads: int = 1) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 
 from tests.fuzzing.fuzzer import one_of
-from tests.support.image_models import Attribute, ImageModel
+from tests.support.image_models import Attribute, ImageModel, group_norm
 
 ACTIVATIONS = ("Relu", "Sigmoid", "HardSwish", "LeakyRelu", "Tanh")
 
@@ -37,9 +37,11 @@ class DrawnImages:
 
     def outputs(self) -> list[str]:
         """Draw nodes, and return the names of one or two results."""
-        draws = (self._conv, self._conv, self._conv, self._depthwise, self._pool, self._activation, self._meeting)
+        often = (self._conv, self._conv, self._conv, self._depthwise, self._pool, self._activation, self._meeting)
+        seldom = (self._resized, self._normalized, self._padded, self._reduced)
+        others = (self._by_pixels, self._by_groups, self._wide_pool, self._transposed, self._from_channels)
         for _ in range(int(self._rng.integers(2, 9))):
-            one_of(self._rng, (*draws, self._resized, self._normalized, self._padded, self._reduced))()
+            one_of(self._rng, (*often, *seldom, *others))()
         results = [plane for plane in self.planes[1:] if plane.height and plane.width][-2:] or [self._activation()]
         if self._rng.random() < 0.3:
             mean = self.net.node("Flatten", self.net.node("GlobalAveragePool", results[-1].name))
@@ -121,8 +123,9 @@ class DrawnImages:
         name = f"factors{len(self.net.nodes)}"
         self.net.tensors[name] = np.array([1, 1, *factors], np.float32)
         ways = one_of(self._rng, (("nearest", "asymmetric", "floor"), ("nearest", "half_pixel", "round_prefer_floor")))
-        if self._rng.random() < 0.3:
-            ways = ("linear", one_of(self._rng, ("half_pixel", "align_corners", "asymmetric")), "round_prefer_floor")
+        if self._rng.random() < 0.5:
+            mode = one_of(self._rng, ("linear", "cubic"))
+            ways = (mode, one_of(self._rng, ("half_pixel", "align_corners", "asymmetric")), "round_prefer_floor")
         words = dict(zip(("mode", "coordinate_transformation_mode", "nearest_mode"), ways, strict=True))
         result = self.net.node("Resize", plane.name, "", name, **words)
         return self._kept(result, plane.channels, [plane.height * factors[0], plane.width * factors[1]])
@@ -149,6 +152,63 @@ class DrawnImages:
             self.net.tensors[names[-1]] = values.astype(np.float32)
         result = self.net.node("BatchNormalization", plane.name, *names)
         return self._kept(result, plane.channels, plane.size)
+
+    def _by_pixels(self) -> Plane:
+        """A norm of each channel."""
+        plane, number = one_of(self._rng, self.planes), len(self.net.nodes)
+        names = [self.net.channel_values(f"{word}{number}", plane.channels) for word in ("scale", "shift")]
+        result = self.net.node("InstanceNormalization", plane.name, *names, epsilon=1e-2)
+        return self._kept(result, plane.channels, plane.size)
+
+    def _by_groups(self) -> Plane:
+        plane = one_of(self._rng, self.planes)
+        groups = one_of(self._rng, [count for count in (1, 2, 3, 4, plane.channels) if plane.channels % count == 0])
+        return self._kept(group_norm(self.net, plane.name, plane.channels, groups), plane.channels, plane.size)
+
+    def _wide_pool(self) -> Plane:
+        """The largest of a window that may be larger than the plane, with its pads."""
+        plane, dilation = one_of(self._rng, self.planes), one_of(self._rng, (1, 1, 2))
+        taps = [int(self._rng.integers(3, 14)) for _ in range(2)]
+        half = [(tap - 1) * dilation // 2 for tap in taps]
+        if any(pad >= tap for pad, tap in zip(half, taps, strict=True)):
+            half, dilation = [(tap - 1) // 2 for tap in taps], 1
+        size = [
+            extent + 2 * pad - (tap - 1) * dilation for extent, pad, tap in zip(plane.size, half, taps, strict=True)
+        ]
+        if min(size) < 1:
+            return plane
+        places: dict[str, Attribute] = {"pads": half * 2, "dilations": [dilation] * 2}
+        result = self.net.node("MaxPool", plane.name, kernel_shape=taps, strides=[1, 1], **places)
+        return self._kept(result, plane.channels, size)
+
+    def _transposed(self) -> Plane:
+        plane = one_of(self._rng, self.planes)
+        if plane.height * plane.width > 400:
+            return plane
+        groups = one_of(self._rng, [count for count in (1, 1, 2, 3) if plane.channels % count == 0])
+        outputs = one_of(self._rng, (1, 2, 5, 8))
+        taps, strides, dilations = (self._rng.integers(1, most, 2) for most in (5, 4, 3))
+        before, after = (self._rng.integers(0, taps) for _ in range(2))
+        reach = (taps - 1) * dilations + 1
+        size = (np.array(plane.size) - 1) * strides + reach - before - after
+        if size.min() < 1:
+            before, after = before * 0, after * 0
+            size = (np.array(plane.size) - 1) * strides + reach
+        name = self.net.weights(f"w{len(self.net.nodes)}", (plane.channels, outputs, *taps.tolist()))
+        attributes: dict[str, Attribute] = {"strides": strides.tolist(), "dilations": dilations.tolist()}
+        attributes |= {"pads": [*before.tolist(), *after.tolist()], "group": groups}
+        result = self.net.node("ConvTranspose", plane.name, name, **attributes)
+        return self._kept(result, outputs * groups, size.tolist())
+
+    def _from_channels(self) -> Plane:
+        """Channels that become pixels."""
+        plane = one_of(self._rng, self.planes)
+        sides = [side for side in (2, 3) if plane.channels % side**2 == 0]
+        if not sides or plane.height * plane.width > 400:
+            return plane
+        side, mode = one_of(self._rng, sides), one_of(self._rng, ("DCR", "CRD"))
+        result = self.net.node("DepthToSpace", plane.name, blocksize=side, mode=mode)
+        return self._kept(result, plane.channels // side**2, [side * plane.height, side * plane.width])
 
 
 def forget_sizes(model: onnx.ModelProto, rng: np.random.Generator) -> None:

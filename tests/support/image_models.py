@@ -79,3 +79,20 @@ def bottleneck(channels: int, size: int, density: float = 0.3) -> tuple[ImageMod
     net.density = 1.0
     rows = net.node("Flatten", net.node("GlobalAveragePool", x))
     return net, [net.node("Gemm", rows, net.weights("classes", (channels, 10)))]
+
+
+def group_norm(net: ImageModel, x: str, channels: int, groups: int, *, size: int = -1, axes: int = 2) -> str:
+    """Add the norm of groups of channels as torch's exporters write it, and return its result.
+
+    `size` is the number of values of a group: with -1, as torch writes it, onnxruntime takes no empty batch.
+    """
+    name, ones = f"norm{len(net.nodes)}", np.ones(groups, np.float32)
+    net.tensors |= {f"{name}_shape": np.array([0, groups, size]), f"{name}_one": ones, f"{name}_zero": 0 * ones}
+    grouped = net.node("Reshape", x, f"{name}_shape")
+    result = net.node("InstanceNormalization", grouped, f"{name}_one", f"{name}_zero", epsilon=1e-5)
+    result = net.node("Reshape", result, net.node("Shape", x))
+    for operator in ("Mul", "Add"):
+        number = net.channel_values(f"{name}_{operator}", channels)
+        net.tensors[number] = net.tensors[number].reshape(-1, *(1,) * axes)
+        result = net.node(operator, result, number)
+    return result

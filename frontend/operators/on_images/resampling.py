@@ -33,6 +33,9 @@ ROUNDINGS: Final[Mapping[str, Callable[[Places], Places]]] = MappingProxyType(
 MOST_ALONG: Final = 1 << 20
 """Pixels of a row or a column of a result."""
 
+TAPS_AT_ONCE: Final = 4
+"""Pixels of which one of a result is made at once: of more, rows are resampled before columns."""
+
 PLACINGS: Final = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
 
 
@@ -78,19 +81,46 @@ def _resampling(conversion: Conversion, before: int, scale: float, after: int) -
         # as it is in onnxruntime, the way counts where pixels are not copied
         nearest = ROUNDINGS[name](places) if scale != 1 else np.arange(after)
         return ResamplingAttr(np.clip(nearest, 0, before - 1).astype(np.int64).tolist())
+    if mode == "cubic":
+        return _cubic(conversion, before, places)
     if mode != "linear":
-        raise NotCovered(f"expected mode=nearest or linear, got {mode}")
+        raise NotCovered(f"expected mode=nearest, linear or cubic, got {mode}")
     inside = np.clip(places, 0, before - 1)
     first = inside.astype(np.int64)
     others = np.minimum(first + 1, before - 1)
     return ResamplingAttr(first.tolist(), others.tolist(), (inside - first).astype(np.float32).tolist())
 
 
+def _cubic(conversion: Conversion, before: int, places: Places) -> ResamplingAttr:
+    """Return the shares of the four pixels around each place, as Keys' convolution has them, in float32.
+
+    Pixels beside the image are those of its edge, or count nothing where `exclude_outside` says so.
+    """
+    a = np.float32(conversion.number("cubic_coeff_a", -0.75))
+    first = np.floor(places)
+    away = (places - first).astype(np.float32)
+    near, far = away + 1, 2 - away
+    shares = np.stack(
+        [
+            ((a * near - 5 * a) * near + 8 * a) * near - 4 * a,
+            ((a + 2) * away - (a + 3)) * away * away + 1,
+            ((a + 2) * (1 - away) - (a + 3)) * (1 - away) * (1 - away) + 1,
+            ((a * far - 5 * a) * far + 8 * a) * far - 4 * a,
+        ]
+    ).astype(np.float32)
+    numbers = first.astype(np.int64) + np.arange(-1, 3)[:, None]
+    if conversion.integer("exclude_outside", 0):
+        shares[(numbers < 0) | (numbers >= before)] = 0
+        shares /= shares.sum(axis=0)
+    # the share of the first one is what the others leave of 1: let that be a large one
+    order, taps = [1, 0, 2, 3], np.clip(numbers, 0, before - 1)[[1, 0, 2, 3]]
+    return ResamplingAttr(taps[0].tolist(), taps[1:].reshape(-1).tolist(), shares[order[1:]].reshape(-1).tolist())
+
+
 def _convert_resize(conversion: Conversion) -> Sequence[SSAValue]:
     x = image_of(conversion)
-    for name in ("antialias", "exclude_outside"):
-        if conversion.integer(name, 0):
-            raise NotCovered(f"expected {name}=0, got 1")
+    if conversion.integer("antialias", 0):
+        raise NotCovered("expected antialias=0, got 1")
     if conversion.integer_list("axes") is not None:
         raise NotCovered("expected factors of all axes, got attribute axes")
     shape = shape_of(x)[1:]
@@ -105,7 +135,11 @@ def _convert_resize(conversion: Conversion) -> Sequence[SSAValue]:
         raise NotCovered(f"expected other sizes of the pixels alone, got {list(shape)} to {after}")
     _check_sizes(after[1:])
     pairs = [_resampling(conversion, *numbers) for numbers in zip(shape[1:], scales[1:], after[1:], strict=True)]
-    return [conversion.emit(Resample2dOp(x, *_both(x, pairs))).result]
+    rows, columns = _both(x, pairs)
+    if len(rows.taps) * len(columns.taps) > TAPS_AT_ONCE:
+        same = ResamplingAttr(range(image_shape(x)[3]))
+        x, rows = conversion.emit(Resample2dOp(x, rows, same)).result, ResamplingAttr(range(rows.size))
+    return [conversion.emit(Resample2dOp(x, rows, columns)).result]
 
 
 def _check_sizes(sizes: Sequence[int]) -> None:

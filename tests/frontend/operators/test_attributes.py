@@ -113,6 +113,8 @@ TEXTS: Mapping[Key, str] = {
     ("", "GRU"): "y = GRU<hidden_size = 4>(q, gru_w, gru_r)",
     ("", "LSTM"): "y = LSTM<hidden_size = 4>(q, lstm_w, lstm_r)",
     ("", "RNN"): "y = RNN<hidden_size = 4>(q, rnn_w, rnn_r)",
+    ("", "GroupNormalization"): "y = GroupNormalization<num_groups = 4>(x, channels, channels)",
+    ("", "InstanceNormalization"): "y = InstanceNormalization(x, channels, channels)",
     ("", "LayerNormalization"): "y = LayerNormalization(x, row)",
     ("", "MatMul"): "y = MatMul(r, w)",
     ("", "MatMulInteger"): """a = QuantizeLinear(r, s, z) b = MatMulInteger(a, c, z) f = Cast<to = 1>(b)

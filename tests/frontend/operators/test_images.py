@@ -17,7 +17,8 @@ IMAGE = "(float[n,2,8,8] x) => (float[n,c,h,w] y)"
             "Conv<pads=[6,6,6,6]>(x, large)",
             "expected a window of 128 taps or fewer, 512 in one row or column, of the whole image, or one that cuts",
         ),
-        ('Resize<mode="cubic">(x, , scales)', "expected mode=nearest or linear, got cubic"),
+        ('Resize<mode="quintic">(x, , scales)', "expected mode=nearest, linear or cubic, got quintic"),
+        ("InstanceNormalization(x, three, three)", "expected a constant [2] as input 1, got another value"),
         ("Resize<antialias=1>(x, , scales)", "expected antialias=0, got 1"),
         ("Resize(x, , channels)", "expected other sizes of the pixels alone, got [2, 8, 8] to [4, 8, 8]"),
         ('Pad<mode="reflect">(x, wide)', "expected pads that mode=reflect fills from 8 pixels, got 9 and 0"),
@@ -46,6 +47,7 @@ def test_what_is_not_covered_on_images_is_named(node: str, refusal: str) -> None
         "scattered": np.array([1, 1, np.inf, 2], np.float32),
         "vast": np.array([1, 2, 1 << 22, 8]),
         "vast_pads": np.array([0, 0, 0, 0, 0, 0, 1 << 40, 0]),
+        "three": normal(3),
         "wide": np.array([0, 0, 9, 0, 0, 0, 0, 0], np.int64),
         "deep": np.array([0, 1, 0, 0, 0, 0, 0, 0], np.int64),
     }
