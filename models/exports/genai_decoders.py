@@ -69,11 +69,17 @@ def build(decoder: Decoder, folder: Path) -> onnx.ModelProto:
     source = folder / "source"
     transformers.AutoModelForCausalLM.from_config(config).float().eval().save_pretrained(source)
     save_tokenizer(source)
-    options = ["--extra_options", "int4_block_size=32", "int4_accuracy_level=4"] if decoder.precision == "int4" else []
-    where = ["-m", str(source), "-i", str(source), "-o", str(folder), "-c", str(folder / "cache")]
-    with patch.object(sys, "argv", ["builder", *where, "-p", decoder.precision, "-e", "cpu", *options]):
-        runpy.run_module("onnxruntime_genai.models.builder", run_name="__main__")
+    run_builder(source, folder, decoder.precision)
     return onnx.load(folder / "model.onnx")  # pyright: ignore[reportUnknownMemberType]
+
+
+def run_builder(source: Path, folder: Path, precision: str) -> None:
+    """Write a folder of onnxruntime-genai from a folder of transformers; four bits are in blocks of 32 weights."""
+    options = ["--extra_options", "int4_block_size=32", "int4_accuracy_level=4"] if precision == "int4" else []
+    with tempfile.TemporaryDirectory() as cache:
+        where = ["-m", str(source), "-i", str(source), "-o", str(folder), "-c", cache]
+        with patch.object(sys, "argv", ["builder", *where, "-p", precision, "-e", "cpu", *options]):
+            runpy.run_module("onnxruntime_genai.models.builder", run_name="__main__")
 
 
 def save_tokenizer(folder: Path) -> None:
@@ -106,13 +112,18 @@ def stored_form(model: onnx.ModelProto, head_size: int) -> onnx.ModelProto:
     for tensor, before in zip(copy.graph.initializer, model.graph.initializer, strict=True):
         if tensor.name in kept:
             tensor.CopyFrom(before)
-    for value in (*copy.graph.input, *copy.graph.output, *copy.graph.value_info):
+    name_axes(copy, head_size)
+    return copy
+
+
+def name_axes(model: onnx.ModelProto, head_size: int) -> None:
+    """Give axes the names that other exports have, and the size of a head where keys have but a name for it."""
+    for value in (*model.graph.input, *model.graph.output, *model.graph.value_info):
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param == "kv_cache_dim":
                 dim.dim_value = head_size
             elif dim.dim_param in AXES:
                 dim.dim_param = AXES[dim.dim_param]
-    return copy
 
 
 def write(name: str, folder: Path = FOLDER) -> Path:
