@@ -11,6 +11,9 @@ WIDTHS: Final = (1, 8, 16, 32, 48, 64)
 PIXELS: Final = WIDTHS[-1]
 """Pixels of a tile of an image: its batch columns."""
 
+IMAGE_TILES: Final = (16, 32, 48, PIXELS)
+"""Pixels of a tile of a small image, which would leave much of a wide one empty."""
+
 BYTE_ROWS: Final = 64
 """Rows of a tile of codes, or fewer: what they read of a layer is read once for all of them."""
 

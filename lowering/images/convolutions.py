@@ -9,7 +9,6 @@ from ...dialect.ops.images import Conv2dOp
 from ...dialect.tensors import shape_of
 from ...kernels.families import is_dense
 from ...kernels.formats import count_blocks
-from ...kernels.tile_widths import PIXELS
 from ..kernels.elementwise import activate
 from ..kernels.kernel_form import LinearForm
 from ..kernels.table import code_of, kernel_at
@@ -24,8 +23,8 @@ from .window_layers import Channels, Windows
 CUT: Final = (count_blocks.FAMILY.name,)
 """Families whose kernels go on with the sums of another call."""
 
-INPUTS_AT_ONCE: Final = 128
-"""Rows of windows that stay in the first-level cache: half of it."""
+INPUTS_AT_ONCE: Final = 128 * 64
+"""Values of windows that stay in the first-level cache: half of it."""
 
 
 TILES_A_THREAD: Final = 4
@@ -43,7 +42,7 @@ def emit_convolution(image: ImageCode, op: Conv2dOp) -> None:
 def _borders(image: ImageCode, op: Conv2dOp, plane: Plane) -> tuple[int, ...]:
     """Return the first output of each share, and the number of outputs."""
     outputs, threads = shape_of(op.weight)[1], image.threads
-    unit = kernel_at(op.kernel, PIXELS).family.share
+    unit = kernel_at(op.kernel, plane.tile).family.share
     even = plane.tiles >= TILES_A_THREAD * threads or plane.tiles % threads == 0
     shares = 1 if even else max(1, min(threads, outputs // unit))
     cells = -(-outputs // unit)
@@ -60,11 +59,16 @@ class _Kernel:
     read: Windows
 
     @property
+    def width(self) -> int:
+        """Positions of a tile."""
+        return self.image.memory.views[self.op.result].plane.tile
+
+    @property
     def chunk(self) -> int:
         """Channels whose windows are made and multiplied before those of the next ones: they stay in the cache."""
         channels, taps = shape_of(self.op.x)[1], len(self.op.window.taps)
-        is_cut = taps > 1 and kernel_at(self.op.kernel, PIXELS).family.name in CUT
-        return min(channels, max(1, INPUTS_AT_ONCE // taps)) if is_cut else channels
+        is_cut = taps > 1 and kernel_at(self.op.kernel, self.width).family.name in CUT
+        return min(channels, max(1, INPUTS_AT_ONCE // (taps * self.width))) if is_cut else channels
 
     def emit(self, tile: Number, share: Number) -> None:
         """Emit the kernel, the residual, and what is left of the activation."""
@@ -75,9 +79,10 @@ class _Kernel:
         self._emit_products(tile, share, y, count, op.activation if fused else None)
         rest = None if fused else op.activation
         if op.residual is not None:
-            call(adding(image.code, rest), y, image.tile(image.memory.views[op.residual], tile, first), y, count)
+            added = image.tile(image.memory.views[op.residual], tile, first)
+            call(adding(image.code, rest, self.width), y, added, y, count)
         elif rest is not None:
-            call(activate(image.code, rest, PIXELS), y, y, count)
+            call(activate(image.code, rest, self.width), y, y, count)
         image.clear(op.result, tile, y, count)
 
     def _outputs(self, share: Number) -> Channels:
@@ -95,11 +100,13 @@ class _Kernel:
         image, op, chunk = self.image, self.op, self.chunk
         inputs, taps = shape_of(op.weight)[0], len(op.window.taps)
         channels, shares = shape_of(op.x)[1], len(self.borders) - 1
-        chunks, key = -(-channels // chunk), (op.weight, op.bias, op.kernel, self.borders)
-        indices = image.constants.indices(key, partial(packing.packed_shares, self.borders, chunk * taps), op)
-        family = kernel_at(op.kernel, PIXELS).family
+        chunks, key = -(-channels // chunk), (op.weight, op.bias, op.kernel, self.borders, self.width)
+        indices = image.constants.indices(
+            key, partial(packing.packed_shares, self.borders, chunk * taps, self.width), op
+        )
+        family = kernel_at(op.kernel, self.width).family
         there = image.own(inputs) if is_dense(family.name) else y
-        function = code_of(family).emit(image.code, LinearForm(PIXELS, activation))
+        function = code_of(family).emit(image.code, LinearForm(self.width, activation))
         # the first chunk begins the sums, the next ones go on with those in y
         with loop(tile.constant(chunks)) as number:
             first = number * chunk
@@ -109,4 +116,4 @@ class _Kernel:
             call(function, x, there, packed, size * taps, count)
         # dense kernels write rows behind their outputs
         if there is not y:
-            call(activate(image.code, None, PIXELS), there, y, count)
+            call(activate(image.code, None, self.width), there, y, count)

@@ -1,14 +1,15 @@
 """Planes of pixels: where the pixels of an image lie, so that a window's tap is the same distance for all of them.
 
 The rows of an image follow each other at a pitch, with room for the pads of windows between them: pixel (i, j) has the
-position i * pitch + j. Tiles are 64 positions each, feature-major [channels, 64]. A convolution of stride 1 reads
-position p + tap.row * pitch + tap.column for position p of its result, which has the same pitch. Positions that are no
-pixel hold zeros where a window may read them. For a stride s, the pixels of rows and columns a + s i and b + s j are a
-plane of their own, a phase, that has the pitch of the result.
+position i * pitch + j. Tiles are 64 positions each, feature-major [channels, 64], or fewer where images are small. A
+convolution of stride 1 reads position p + tap.row * pitch + tap.column for position p of its result, which has the same
+pitch. Positions that are no pixel hold zeros where a window may read them. For a stride s, the pixels of rows and
+columns a + s i and b + s j are a plane of their own, a phase, that has the pitch of the result.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.window import Pair, WindowAttr
+from ...dialect.ops.elementwise import rounds_to_codes
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp, image_shape
-from ...kernels.tile_widths import PIXELS
+from ...kernels.tile_widths import IMAGE_TILES, PIXELS
 
 NO_PIXEL: Final = -1
 """A position that is no pixel, in tables of positions."""
@@ -30,15 +32,17 @@ class Plane:
     height: int
     width: int
     pitch: int
+    tile: int = PIXELS
+    """Positions of a tile."""
 
     @property
     def tiles(self) -> int:
         """Number of tiles; behind the last pixel there are none."""
-        return -(-((self.height - 1) * self.pitch + self.width) // PIXELS)
+        return -(-((self.height - 1) * self.pitch + self.width) // self.tile)
 
     def pixels(self) -> NDArray[np.int64]:
         """Return the number of the pixel at each position of all tiles, row by row; `NO_PIXEL` where there is none."""
-        row, column = np.divmod(np.arange(self.tiles * PIXELS), self.pitch)
+        row, column = np.divmod(np.arange(self.tiles * self.tile), self.pitch)
         is_pixel = (row < self.height) & (column < self.width)
         return np.where(is_pixel, row * self.width + column, NO_PIXEL)
 
@@ -46,6 +50,11 @@ class Plane:
         """Return the position of pixels [n], `NO_PIXEL` where the image has none."""
         inside = (rows >= 0) & (rows < self.height) & (columns >= 0) & (columns < self.width)
         return np.where(inside, rows * self.pitch + columns, NO_PIXEL)
+
+    def distances(self, positions: NDArray[np.int64], tile_values: int) -> NDArray[np.int64]:
+        """Return the values from the first tile to positions, with so many from tile to tile; `NO_PIXEL` stays."""
+        tiles, rest = np.divmod(positions, self.tile)
+        return np.where(positions == NO_PIXEL, NO_PIXEL, tiles * tile_values + rest)
 
 
 class PhaseTap(NamedTuple):
@@ -97,7 +106,8 @@ class Phases:
 
     def reads_tiles(self, source: Plane, target: Plane) -> bool:
         """Return whether the windows of a tile of results are the tile of the same number of what is read."""
-        return self.is_point and source.pitch == target.pitch and target.tiles <= source.tiles
+        same = source.pitch == target.pitch and source.tile == target.tile
+        return self.is_point and same and target.tiles <= source.tiles
 
 
 def reads_all(op: Operation) -> bool:
@@ -106,13 +116,40 @@ def reads_all(op: Operation) -> bool:
 
 
 def planes_of(ops: Iterable[Operation], values: Sequence[SSAValue]) -> dict[Pair, Plane]:
-    """Return the plane of each size of images among `values`: sizes that windows connect have one pitch."""
-    sizes = {_size(value) for value in values}
+    """Return the plane of each size of images among `values`: sizes that windows connect have one pitch, and tile.
+
+    Tiles are those on which the convolutions of these sizes are predicted to take the least time.
+    """
+    ops, sizes = list(ops), {_size(value) for value in values}
     pitches = _Pitches({size: size for size in sizes}, {size: size[1] for size in sizes})
     for op in ops:
         if isinstance(op, WindowOp) and not reads_all(op):
             pitches.connect(op)
-    return {size: Plane(*size, pitches.least[pitches.root(size)]) for size in sizes}
+    planes = {size: Plane(*size, pitches.least[pitches.root(size)]) for size in sizes}
+    if any(isinstance(op, QuantizedConv2dOp) or rounds_to_codes(op) for op in ops):
+        return planes
+    tiles = _tiles(planes, pitches, [op for op in ops if isinstance(op, Conv2dOp)])
+    return {size: replace(plane, tile=tiles[pitches.root(size)]) for size, plane in planes.items()}
+
+
+def _tiles(planes: Mapping[Pair, Plane], pitches: "_Pitches", convolutions: Sequence[Conv2dOp]) -> dict[Pair, int]:
+    """Return the positions of a tile for each root of sizes."""
+    widths: dict[Pair, list[int]] = {}
+    costs: dict[tuple[Pair, int], float] = defaultdict(float)
+    for op in convolutions:
+        size, times = _size(op.result), dict[int, float]() if op.kernel is None else op.kernel.predicted
+        root = pitches.root(size)
+        widths[root] = [width for width in widths.get(root, IMAGE_TILES) if width in times]
+        for width in widths[root]:
+            costs[root, width] += times[width] * replace(planes[size], tile=width).tiles
+    for size, plane in planes.items():
+        if pitches.root(size) not in widths and plane.tiles == 1:
+            # no convolution has a kernel for it: as many positions as there are
+            widths[size] = [width for width in IMAGE_TILES if replace(plane, tile=width).tiles == 1][:1]
+    return {
+        root: min(widths.get(root, []), key=lambda width, root=root: costs[root, width], default=PIXELS)
+        for root in {pitches.root(size) for size in planes}
+    }
 
 
 @dataclass

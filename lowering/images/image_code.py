@@ -34,6 +34,8 @@ class PixelTable(NamedTuple):
     tile: Bytes
     table: Ints
     number: Number
+    size: int
+    """Positions of the tile."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +84,14 @@ class ImageCode:
     def tile(self, view: View, number: Index, channel: Index = 0) -> Bytes:
         """Return the address of a tile of a value, from a channel on."""
         start = self.scratch.after(view.start)
-        offset = number * view.tile_values + (channel + view.first) * PIXELS
+        offset = number * view.tile_values + (channel + view.first) * view.plane.tile
         return start.cast(Floats).at(offset).cast(Bytes) if view.item == FLOAT_BYTES else start.at(offset)
 
     def move(self, source: Bytes, stride: int, target: PixelTable, channels: int, fill: float) -> None:
         """Emit the way of pixels of some channels into a tile, and of what to fill it with."""
-        entries = target.table.at(target.number * PIXELS)
-        function = moving(self.code, whole=True)
-        call(function, source, stride, target.tile, PIXELS, entries, PIXELS, channels, ir.Constant(FLOAT, fill))
+        size = target.size
+        entries, function = target.table.at(target.number * size), moving(self.code, size, whole=True)
+        call(function, source, stride, target.tile, size, entries, size, channels, ir.Constant(FLOAT, fill))
 
     def copy_pixels(
         self,
@@ -108,8 +110,8 @@ class ImageCode:
         def tile(number: Number) -> None:
             for part in range(parts):
                 there = self.tile(target, number, part * source.channels)
-                pixels = PixelTable(there, arrays[part].cast(Ints), number)
-                self.move(self.tile(source, 0), PIXELS, pixels, source.channels, fill)
+                pixels = PixelTable(there, arrays[part].cast(Ints), number, target.plane.tile)
+                self.move(self.tile(source, 0), source.plane.tile, pixels, source.channels, fill)
 
         self.each(target.plane.tiles, tile)
 
@@ -149,7 +151,7 @@ class ImageCode:
         starts, positions = self.arrays(("empty", plane), partial(packing.empty_positions, plane))
         entry = starts.cast(Longs).at(number)
         first, end = entry[0], entry[1]
-        call(clearing(self.code), tile, positions.cast(Ints).at(first), end - first, count)
+        call(clearing(self.code, plane.tile), tile, positions.cast(Ints).at(first), end - first, count)
 
 
 def spreads_in_network(op: BinaryOp) -> tuple[Spread, Spread]:

@@ -8,7 +8,6 @@ from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.elementwise import ActivateOp, BinaryOp
 from ...dialect.ops.images import Interleave2dOp, Pool2dOp, Resample2dOp, image_shape
 from ...dialect.ops.movement import ConcatOp
-from ...kernels.tile_widths import PIXELS
 from ..kernels.elementwise import BinaryForm, activate, binary
 from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import Code
@@ -22,7 +21,8 @@ from .movement import blending
 
 def emit_activation(image: ImageCode, op: ActivateOp) -> None:
     """Emit an activation, tile by tile."""
-    x, function = image.memory.views[op.x], activate(image.code, op.activation, PIXELS)
+    x = image.memory.views[op.x]
+    function = activate(image.code, op.activation, x.plane.tile)
     image.each_tile(op.result, lambda number, there: call(function, image.tile(x, number), there, x.channels))
 
 
@@ -40,7 +40,7 @@ def emit_concat(image: ImageCode, op: ConcatOp) -> bool:
 
 
 def _copy_tiles(image: ImageCode, source: View, target: View) -> None:
-    copy = activate(image.code, None, PIXELS // (FLOAT_BYTES // source.item))
+    copy = activate(image.code, None, source.plane.tile // (FLOAT_BYTES // source.item))
 
     def tile(number: Number) -> None:
         call(copy, image.tile(source, number), image.tile(target, number), source.channels)
@@ -51,7 +51,11 @@ def _copy_tiles(image: ImageCode, source: View, target: View) -> None:
 def emit_arithmetic(image: ImageCode, op: BinaryOp) -> None:
     """Emit a function of two operands, images or what is spread over their pixels, tile by tile."""
     spreads, channels = spreads_in_network(op), image.memory.views[op.result].channels
-    function = binary(image.code, BinaryForm(op.name, *spreads, PIXELS))
+    views, width = image.memory.views, image.memory.views[op.result].plane.tile
+    (columns,) = {
+        views[value].plane.tile for value, spread in zip(op.operands, spreads, strict=True) if spread == "first_column"
+    } or {width}
+    function = binary(image.code, BinaryForm(op.name, *spreads, width, columns))
 
     def tile(number: Number, there: Bytes) -> None:
         read = [image.operand(value, spread, number) for value, spread in zip(op.operands, spreads, strict=True)]
@@ -73,9 +77,10 @@ def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:
     arrays = image.arrays((op, "pixels"), recipe, op)
 
     def tile(number: Number) -> None:
-        first = number * PIXELS
+        first = number * target.plane.tile
         tables = [array.cast(Floats).at(first) for array in arrays]
-        call(blending(image.code, taps), image.tile(source, 0), image.tile(target, number), source.channels, tables)
+        function = blending(image.code, taps, source.plane.tile, target.plane.tile)
+        call(function, image.tile(source, 0), image.tile(target, number), source.channels, tables)
 
     image.each(target.plane.tiles, tile)
 
@@ -84,10 +89,10 @@ def emit_interleaving(image: ImageCode, op: Interleave2dOp) -> None:
     """Emit the way of channels to the pixels that they become."""
     source, target = image.memory.views[op.x], image.memory.views[op.result]
     recipe = partial(packing.interleaved_pixels, source.plane, source.tile_values, target.plane)
-    arrays, distance = image.arrays((op, "pixels"), recipe, op), op.channels_of_parts()[0][1] * PIXELS
+    arrays, distance = image.arrays((op, "pixels"), recipe, op), op.channels_of_parts()[0][1] * source.plane.tile
 
     def tile(number: Number) -> None:
-        pixels = PixelTable(image.tile(target, number), arrays[0].cast(Ints), number)
+        pixels = PixelTable(image.tile(target, number), arrays[0].cast(Ints), number, target.plane.tile)
         image.move(image.tile(source, 0), distance, pixels, target.channels, 0.0)
 
     image.each(target.plane.tiles, tile)
@@ -96,7 +101,7 @@ def emit_interleaving(image: ImageCode, op: Interleave2dOp) -> None:
 def emit_pooling_of_all(image: ImageCode, op: Pool2dOp) -> None:
     """Emit the mean, or the largest, of all positions of each channel, of which those without a pixel are zeros."""
     source, lanes = image.memory.views[op.x], image.code.lanes(image.scratch)
-    vectors, largest = PIXELS // lanes.width, op.kind.data == "max"
+    vectors, largest = source.plane.tile // lanes.width, op.kind.data == "max"
     pixels = image_shape(op.x)[2] * image_shape(op.x)[3]
     outside: list[Bytes] = []
     if largest:
@@ -111,7 +116,7 @@ def emit_pooling_of_all(image: ImageCode, op: Pool2dOp) -> None:
             values = [lanes.load(row.at(lanes.width * vector)) for vector in range(vectors)]
             for array in outside:
                 # minus infinity where no pixel is
-                begin = array.cast(Floats).at(index * PIXELS)
+                begin = array.cast(Floats).at(index * source.plane.tile)
                 added = [lanes.load(begin.at(lanes.width * vector)) for vector in range(vectors)]
                 values = [lanes.add(value, more) for value, more in zip(values, added, strict=True)]
             return [joined(total, value) for total, value in zip(totals, values, strict=True)]
@@ -127,13 +132,13 @@ def emit_pooling_of_all(image: ImageCode, op: Pool2dOp) -> None:
     image.each(source.channels, channel)
 
 
-def adding(code: Code, activation: ActivationAttr | None) -> ir.Function:
+def adding(code: Code, activation: ActivationAttr | None, tile: int) -> ir.Function:
     """Return `void (left, right, y, features)` for the activation of a sum, on tiles of pixels."""
 
-    @code.kernel(f"adding_{activation_key(activation)}")
+    @code.kernel(f"adding_{activation_key(activation)}_{tile}")
     def kernel(left: Floats, right: Floats, y: Floats, features: Number) -> None:
         lanes = code.lanes(left)
-        with loop(features * PIXELS, lanes.width) as start:
+        with loop(features * tile, lanes.width) as start:
             first, second, there = (operand.at(start) for operand in (left, right, y))
             (result,) = activated(lanes, activation, [lanes.add(lanes.load(first), lanes.load(second))])
             lanes.store(result, there)

@@ -57,7 +57,7 @@ class View:
     @property
     def tile_values(self) -> int:
         """Values between two tiles."""
-        return self.all_channels * PIXELS
+        return self.all_channels * self.plane.tile
 
     @property
     def bytes(self) -> int:
@@ -176,7 +176,7 @@ class _Plan:
         height, width = phases.size(*_size(op.x))
         channels = shape_of(op.x)[1] * len(phases.offsets)
         item = 1 if isinstance(op, QuantizedConv2dOp) or op.x in self.stored.codes else FLOAT_BYTES
-        return View(Plane(height, width, plane.pitch), 0, channels, channels, item=item)
+        return View(replace(plane, height=height, width=width), 0, channels, channels, item=item)
 
     def _zeroed(self) -> frozenset[SSAValue]:
         """Return the values that windows read beyond their pixels; what is joined or cut counts with all its parts."""

@@ -35,13 +35,13 @@ def pixels_at(lanes: Lanes, table: Ints, firsts: Iterable[int]) -> list[Places]:
     return [Places(*place) for place in zip(is_pixel, safe, strict=True)]
 
 
-def moving(code: Code, *, whole: bool) -> ir.Function:
+def moving(code: Code, tile: int = PIXELS, *, whole: bool) -> ir.Function:
     """Return `void (source, source_stride, target, target_stride, table, count, channels, fill)` for a tile of targets.
 
-    Strides are floats between channels. `whole` writes all 64 positions, else only the first `count` are.
+    Strides are floats between channels. `whole` writes all positions of a `tile`, else only the first `count` are.
     """
 
-    @code.kernel(f"move_pixels_{'whole' if whole else 'part'}")
+    @code.kernel(f"move_pixels_{'whole' if whole else 'part'}_{tile}")
     def kernel(
         source: Floats,
         source_stride: Number,
@@ -53,7 +53,7 @@ def moving(code: Code, *, whole: bool) -> ir.Function:
         fill: Float,
     ) -> None:
         lanes = code.lanes(source)
-        other, starts = lanes.splat(fill), range(0, PIXELS, lanes.width)
+        other, starts = lanes.splat(fill), range(0, tile, lanes.width)
         places = pixels_at(lanes, table, starts)
         wanted = [lanes.below(count, first) for first in starts]
         with loop(channels) as channel:
@@ -68,16 +68,19 @@ def moving(code: Code, *, whole: bool) -> ir.Function:
     return kernel
 
 
-def blending(code: Code, taps: int) -> ir.Function:
-    """Return `void (source, target, channels, tables..., shares...)` for a tile: sums of shares of pixels."""
+def blending(code: Code, taps: int, source_tile: int = PIXELS, target_tile: int = PIXELS) -> ir.Function:
+    """Return `void (source, target, channels, tables..., shares...)` for a tile: sums of shares of pixels.
 
-    @code.kernel(f"blend_pixels_{taps}", rest=2 * taps)
+    Tiles of the source have `source_tile` positions, the other one `target_tile`.
+    """
+
+    @code.kernel(f"blend_pixels_{taps}_{source_tile}_{target_tile}", rest=2 * taps)
     def kernel(source: Floats, target: Floats, channels: Number, *arrays: Floats) -> None:
         lanes = code.lanes(source)
         tables, shares = [table.cast(Ints) for table in arrays[:taps]], arrays[taps:]
         with loop(channels) as channel:
-            pixels, row = source.at(channel * PIXELS), target.at(channel * PIXELS)
-            for first in range(0, PIXELS, lanes.width):
+            pixels, row = source.at(channel * source_tile), target.at(channel * target_tile)
+            for first in range(0, target_tile, lanes.width):
                 total = lanes.splat(0.0)
                 for table, factors in zip(tables, shares, strict=True):
                     (place,) = pixels_at(lanes, table, [first])
@@ -90,14 +93,17 @@ def blending(code: Code, taps: int) -> ir.Function:
     return kernel
 
 
-def clearing(code: Code) -> ir.Function:
-    """Return `void (tile, positions, count, channels)`, which writes zeros to `count` positions of all channels."""
+def clearing(code: Code, size: int = PIXELS) -> ir.Function:
+    """Return `void (tile, positions, count, channels)`, which writes zeros to `count` positions of all channels.
 
-    @code.kernel("clear_positions")
+    The tile has `size` positions.
+    """
+
+    @code.kernel(f"clear_positions_{size}")
     def kernel(tile: Floats, positions: Ints, count: Number, channels: Number) -> None:
         with loop(count) as index:
             column = tile.at(positions[index])
             with loop(channels) as channel:
-                column[channel * PIXELS] = ir.Constant(FLOAT, 0.0)
+                column[channel * size] = ir.Constant(FLOAT, 0.0)
 
     return kernel

@@ -44,20 +44,14 @@ def outgoing_pixels(plane: Plane, tile_values: int, _: Operation | None) -> list
     """Return for each pixel the distance in floats of its position from the first tile."""
     rows, columns = np.divmod(np.arange(plane.height * plane.width), plane.width)
     # whole vectors of the table are read
-    found = np.full(-(-len(rows) // PIXELS) * PIXELS, NO_PIXEL)
-    found[: len(rows)] = _distances(plane.positions(rows, columns), tile_values)
+    found = np.full(-(-len(rows) // plane.tile) * plane.tile, NO_PIXEL)
+    found[: len(rows)] = plane.distances(plane.positions(rows, columns), tile_values)
     return [found.astype(np.int32)]
-
-
-def _distances(positions: Indices, tile_values: int) -> Indices:
-    """Return the floats from the first tile to positions; `NO_PIXEL` stays."""
-    tiles, rest = np.divmod(positions, PIXELS)
-    return np.where(positions == NO_PIXEL, NO_PIXEL, tiles * tile_values + rest)
 
 
 def _rows_and_columns(plane: Plane) -> tuple[Indices, Indices]:
     """Return the row and the column of each position; columns of pads are far outside."""
-    row, column = np.divmod(np.arange(plane.tiles * PIXELS), plane.pitch)
+    row, column = np.divmod(np.arange(plane.tiles * plane.tile), plane.pitch)
     outside = (column >= plane.width) | (row >= plane.height)
     far = 1 << 30
     return np.where(outside, far, row), np.where(outside, far, column)
@@ -66,7 +60,7 @@ def _rows_and_columns(plane: Plane) -> tuple[Indices, Indices]:
 def phase_pixels(plane: Plane, tile_values: int, target: Plane, op: Operation | None) -> list[NDArray[np.int32]]:
     """Return for each phase, and each of its positions, where the pixel is in the source."""
     assert isinstance(op, WindowOp)
-    return [_distances(one, tile_values).astype(np.int32) for one in phase_positions(plane, target, op)]
+    return [plane.distances(one, tile_values).astype(np.int32) for one in phase_positions(plane, target, op)]
 
 
 def phase_positions(plane: Plane, target: Plane, op: WindowOp) -> list[Indices]:
@@ -80,14 +74,14 @@ def phase_positions(plane: Plane, target: Plane, op: WindowOp) -> list[Indices]:
 def resampled_pixels(plane: Plane, tile_values: int, target: Plane, op: Operation | None) -> Arrays:
     """Return for each position where the pixels are that it has a share of, of two each pair; then the shares."""
     assert isinstance(op, Resample2dOp)
-    row, column = np.divmod(np.arange(target.tiles * PIXELS), target.pitch)
+    row, column = np.divmod(np.arange(target.tiles * target.tile), target.pitch)
     inside = (row < target.height) & (column < target.width)
     row, column = np.where(inside, row, 0), np.where(inside, column, 0)
     found, shares = list[NDArray[np.generic]](), list[NDArray[np.generic]]()
     for down in op.rows.taps:
         for across in op.columns.taps:
             positions = np.where(inside, plane.positions(down.indices[row], across.indices[column]), NO_PIXEL)
-            found.append(_distances(positions, tile_values).astype(np.int32))
+            found.append(plane.distances(positions, tile_values).astype(np.int32))
             shares.append(down.shares[row] * across.shares[column])
     return found if len(found) == 1 else [*found, *shares]
 
@@ -96,10 +90,10 @@ def interleaved_pixels(plane: Plane, tile_values: int, target: Plane, op: Operat
     """Return for each position where its pixel is, in the first channel of its part."""
     assert isinstance(op, Interleave2dOp)
     (rows, columns), firsts = op.parts, np.array([first for first, _ in op.channels_of_parts()])
-    row, column = np.divmod(np.arange(target.tiles * PIXELS), target.pitch)
+    row, column = np.divmod(np.arange(target.tiles * target.tile), target.pitch)
     inside = (row < target.height) & (column < target.width)
-    places = _distances(plane.positions(row // rows, column // columns), tile_values)
-    parts = PIXELS * firsts[row % rows * columns + column % columns]
+    places = plane.distances(plane.positions(row // rows, column // columns), tile_values)
+    parts = plane.tile * firsts[row % rows * columns + column % columns]
     return [np.where(inside & (places != NO_PIXEL), places + parts, NO_PIXEL).astype(np.int32)]
 
 
@@ -111,8 +105,8 @@ def minus_infinity_outside(plane: Plane, _: Operation | None) -> list[NDArray[np
 def empty_positions(plane: Plane, _: Operation | None) -> Arrays:
     """Return where the positions of each tile begin that are no pixels, and these, counted in their tile."""
     empty = np.flatnonzero(plane.pixels() == NO_PIXEL)
-    starts = np.searchsorted(empty, PIXELS * np.arange(plane.tiles + 1))
-    return [starts.astype(np.int64), np.append(empty % PIXELS, 0).astype(np.int32)]
+    starts = np.searchsorted(empty, plane.tile * np.arange(plane.tiles + 1))
+    return [starts.astype(np.int64), np.append(empty % plane.tile, 0).astype(np.int32)]
 
 
 def pixel_bits(plane: Plane, _: Operation | None) -> Arrays:
@@ -227,8 +221,10 @@ def packed_quads(form: QuadForm, blocks: int, op: Operation | None) -> Arrays:
     return [*byte_quads.pack(weight, blocks, form), *outputs, bounds]
 
 
-def packed_shares(borders: tuple[int, ...], rows: int, op: Operation | None) -> Arrays:
+def packed_shares(borders: tuple[int, ...], rows: int, tile: int, op: Operation | None) -> Arrays:
     """Return the packed weights of a convolution: one share after the other, each for `rows` inputs after others.
+
+    The kernel is that for tiles of `tile` positions.
 
     Raises:
         ValueError: the bias is no constant.
@@ -238,7 +234,7 @@ def packed_shares(borders: tuple[int, ...], rows: int, op: Operation | None) -> 
     bias = np.zeros(outputs, dtype=np.float32) if op.bias is None else constant_array(op.bias)
     if bias is None:
         raise ValueError("bias is no constant")
-    kernel = kernel_at(op.kernel, PIXELS)
+    kernel = kernel_at(op.kernel, tile)
     whole = layer_weights(op.weight, bias, kernel.blocks)
     packed: list[NDArray[np.generic]] = []
     # shares one after the other, and in a share the chunks of inputs

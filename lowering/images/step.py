@@ -25,7 +25,6 @@ from ...dialect.ops.images import (
     image_shape,
 )
 from ...dialect.ops.movement import ConcatOp, SplitOp
-from ...kernels.tile_widths import PIXELS
 from ..llvm.flow import call, loop
 from ..llvm.values import FLOAT, Bytes, Floats, Ints, Number
 from ..program import TiledRows, TileTime
@@ -120,7 +119,7 @@ class _ImageCall:
         (table,) = self.image.arrays(("in", view.plane), partial(packing.incoming_pixels, view.plane))
 
         def tile(number: Number) -> None:
-            target = PixelTable(self.image.tile(view, number), table.cast(Ints), number)
+            target = PixelTable(self.image.tile(view, number), table.cast(Ints), number, view.plane.tile)
             self.image.move(image.cast(Bytes), height * width, target, channels, 0.0)
 
         self.image.each(view.plane.tiles, tile)
@@ -128,7 +127,7 @@ class _ImageCall:
     def _move_out(self, inner: SSAValue, outer: SSAValue) -> None:
         view = self.image.memory.views[inner]
         _, channels, height, width = image_shape(outer)
-        pixels = height * width
+        pixels, tile = height * width, view.plane.tile
         image = self.pointers[outer].at(self.number * (channels * pixels))
         if inner in self.image.memory.stored.codes:
             emit_exit(self.image, inner, image)
@@ -137,12 +136,12 @@ class _ImageCall:
         (table,) = self.image.arrays(("out", view.plane, view.tile_values), pack)
 
         def part(number: Number) -> None:
-            first = number * PIXELS
-            count = (pixels - first).smaller(PIXELS)
-            places = self.image.tile(view, 0), PIXELS, image.at(first), pixels, table.cast(Ints).at(first)
-            call(moving(self.image.code, whole=False), *places, count, channels, ir.Constant(FLOAT, 0.0))
+            first = number * tile
+            count = (pixels - first).smaller(tile)
+            places = self.image.tile(view, 0), tile, image.at(first), pixels, table.cast(Ints).at(first)
+            call(moving(self.image.code, tile, whole=False), *places, count, channels, ir.Constant(FLOAT, 0.0))
 
-        self.image.each(-(-pixels // PIXELS), part)
+        self.image.each(-(-pixels // tile), part)
 
 
 def _emit_layer(image: ImageCode, op: Operation) -> bool:

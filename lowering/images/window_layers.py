@@ -55,7 +55,7 @@ class Windows:
             image.meet()
         activation = op.activation if isinstance(op, Depthwise2dOp) else None
         fields = phases.taps, source.plane.pitch, shape_of(op.x)[1], source.tile_values
-        form = WindowForm(*fields, work, activation, of_codes=codes is not None)
+        form = WindowForm(*fields, work, activation, codes is not None, source.plane.tile)
 
         def outside() -> Bytes:
             if words is not None:
@@ -143,7 +143,7 @@ def emit_pooling(image: ImageCode, op: Pool2dOp) -> None:
         shares = image.arrays((op, "shares"), recipe, op)
 
     def tile(number: Number, there: Bytes) -> None:
-        own = [array.cast(Floats).at(number * PIXELS) for array in shares]
+        own = [array.cast(Floats).at(number * read.form.tile) for array in shares]
         target = there if codes is None else image.lines(op.result, there)
         read.emit(number, target, own)
         if codes is not None:

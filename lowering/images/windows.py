@@ -54,6 +54,8 @@ class WindowForm:
     work: Work
     activation: ActivationAttr | None = None
     of_codes: bool = False
+    tile: int = PIXELS
+    """Positions of a tile."""
 
     @property
     def item(self) -> int:
@@ -69,15 +71,15 @@ class WindowForm:
     def key(self) -> str:
         """A name for the function."""
         taps = "_".join(f"{tap.phase}p{tap.row}r{tap.column}".replace("-", "m") for tap in self.taps)
-        words = f"windows_{self.work}_{self.pitch}_{self.channels}_{self.tile_values}_{taps}"
+        words = f"windows_{self.work}_{self.tile}_{self.pitch}_{self.channels}_{self.tile_values}_{taps}"
         return f"line_{words}" if self.of_codes else f"{words}_{activation_key(self.activation)}"
 
     def parts(self, tap: int, first: int, width: int) -> list[Part]:
         """Return where a vector of a tap lies whose results begin at a position: in one tile, or also in the next."""
         distance = self.taps[tap].row * self.pitch + self.taps[tap].column
-        tile, offset = divmod(distance + first, PIXELS)
-        ends = offset + width > PIXELS
-        return [Part(tile, offset), Part(tile + 1, offset - PIXELS)] if ends else [Part(tile, offset)]
+        tile, offset = divmod(distance + first, self.tile)
+        ends = offset + width > self.tile
+        return [Part(tile, offset), Part(tile + 1, offset - self.tile)] if ends else [Part(tile, offset)]
 
 
 class _Rows:
@@ -96,9 +98,9 @@ class _Rows:
             # a number below 0 is a large one without its sign
             inside = (self._number + distance).unsigned("<", self._tiles)
             outside = self._outside.at(form.middle)
-            start = distance * form.tile_values + phase * form.channels * PIXELS
+            start = distance * form.tile_values + phase * form.channels * form.tile
             address = select(inside, self._tile.at(start), outside)
-            self._rows[phase, distance] = address, select(inside, self._number.constant(PIXELS), 0)
+            self._rows[phase, distance] = address, select(inside, self._number.constant(form.tile), 0)
 
     def addresses(self, channel: Number, tap: int, parts: Sequence[Part]) -> Iterator[Values]:
         """Yield the addresses of the parts of a vector."""
@@ -128,7 +130,7 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
         lanes = LineLanes(tile.builder, PIXELS, code.target) if form.of_codes else code.lanes(tile)
         rows, there = _Rows(form, tile.cast(kind), number, tiles, outside.cast(kind)), target.cast(kind)
         work = _Windows(lanes, form, rows, factors, bias)
-        starts, taps = range(0, PIXELS, lanes.width), range(len(form.taps))
+        starts, taps = range(0, form.tile, lanes.width), range(len(form.taps))
         # where the tiles of all taps are does not depend on the channel
         for tap in taps:
             for first in starts:
@@ -139,10 +141,10 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
                     for tap in taps:
                         row = channel * len(taps) + tap
                         value = work.load(channel, tap, first)
-                        lanes.store(value, there.at(row * PIXELS + first), lanes.size)
+                        lanes.store(value, there.at(row * form.tile + first), lanes.size)
                 else:
                     value = work.reduced(channel, first)
-                    lanes.store(value, there.at(channel * PIXELS + first), lanes.size)
+                    lanes.store(value, there.at(channel * form.tile + first), lanes.size)
 
     return kernel
 
@@ -182,6 +184,6 @@ class _Windows:
         loaded = [lanes.load(address, self.form.item) for address in self.rows.addresses(channel, tap, parts)]
         if len(loaded) == 1:
             return loaded[0]
-        here = PIXELS - parts[0].offset
+        here = self.form.tile - parts[0].offset
         chosen = ir.Constant(ir.VectorType(I1, lanes.width), [int(lane < here) for lane in range(lanes.width)])
         return lanes.select(chosen, loaded[0], loaded[1])

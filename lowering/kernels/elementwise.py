@@ -51,11 +51,14 @@ class BinaryForm:
     left: Operand
     right: Operand
     width: int
+    columns: int = 0
+    """Columns of a tile of which the first is read, where these are others: `width` counts those of the result."""
 
     @property
     def key(self) -> str:
         """A name for the function."""
-        return f"{self.op.removeprefix('pebble.')}_{self.left}_{self.right}_w{self.width}"
+        other = f"_{self.columns}" if self.columns and self.columns != self.width else ""
+        return f"{self.op.removeprefix('pebble.')}_{self.left}_{self.right}_w{self.width}{other}"
 
 
 def binary(code: Code, form: BinaryForm) -> ir.Function:
@@ -72,15 +75,15 @@ def binary(code: Code, form: BinaryForm) -> ir.Function:
             for column in range(0, form.width, width):
                 # both operands are read as their kinds say, y is always a tile
                 cell = Cell(feature, form.width, column)
-                first = _read(lanes, form.left, left, cell)
-                second = _read(lanes, form.right, right, cell)
+                first = _read(lanes, form, form.left, left, cell)
+                second = _read(lanes, form, form.right, right, cell)
                 result = ARITHMETIC[form.op](lanes, first, second)
                 lanes.store(result, cell.of(y), FLOAT_BYTES * width)
 
     return kernel
 
 
-def _read(lanes: Lanes, kind: Operand, buffer: Floats, cell: Cell) -> ir.Value:
+def _read(lanes: Lanes, form: BinaryForm, kind: Operand, buffer: Floats, cell: Cell) -> ir.Value:
     """Return the vector of an operand at `cell`."""
     match kind:
         case "tile":
@@ -92,7 +95,7 @@ def _read(lanes: Lanes, kind: Operand, buffer: Floats, cell: Cell) -> ir.Value:
         case "per_feature":
             return lanes.splat(buffer[cell.feature])
         case "first_column":
-            return lanes.splat(buffer[cell.feature * cell.width])
+            return lanes.splat(buffer[cell.feature * (form.columns or cell.width)])
         case "one_row" | "one_value":
             return lanes.splat(buffer[0])
 

@@ -18,7 +18,7 @@ from ...kernels.tile_widths import PIXELS
 from ..analysis.layer_costs import layers_of
 from ..analysis.weights import density
 from ..rewriting.units import Layer
-from .image_layers import tiles_of
+from .image_layers import tile_widths_of, tiles_of
 
 
 def choose_for_convolutions(convolutions: Sequence[Conv2dOp], machine: Machine) -> None:
@@ -62,12 +62,16 @@ def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:
     weight = Layer(conv).weight
     # weights of other layers are read between two images, not between two tiles
     (layer,) = layers_of([conv.weight])
-    times = all_predicted_us(layer, PIXELS, machine)
-    best = min(times, key=times.__getitem__)
-    others = {family: time for family, time in times.items() if family != best}
+    choices, predicted = dict[int, str](), dict[int, float]()
     text = f"density {density(weight):.3f}, {tiles_of(conv)} tiles of pixels"
-    if others:
-        following = min(others, key=others.__getitem__)
-        text += f"; next {following} {others[following]:.3g} us"
-    blocks = {name: count for name, count in block_counts(layer).items() if name == best}
-    return KernelAttr({1: best}, text, {PIXELS: times[best]}, blocks=blocks)
+    for width in tile_widths_of(conv):
+        times = all_predicted_us(layer, width, machine)
+        best = min(times, key=times.__getitem__)
+        predicted[width] = times.pop(best)
+        if best not in list(choices.values())[-1:]:
+            choices[width if choices else 1] = best
+        if width == PIXELS and times:
+            following = min(times, key=times.__getitem__)
+            text += f"; next {following} {times[following]:.3g} us"
+    blocks = {name: count for name, count in block_counts(layer).items() if name in choices.values()}
+    return KernelAttr(choices, text, predicted, blocks=blocks)

@@ -1,6 +1,7 @@
 """Ops that can run in an image network, the images that they have in common, and what they cost."""
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Final, TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -42,7 +43,7 @@ from ...kernels.image_prices import (
     ImageShares,
 )
 from ...kernels.machine import Machine
-from ...kernels.tile_widths import PIXELS
+from ...kernels.tile_widths import IMAGE_TILES, PIXELS
 from ...kernels.work import misses
 from ..analysis.clusters import boundary_of
 from ..analysis.per_feature_constants import affine_of_batch_norm
@@ -182,10 +183,16 @@ def pixels_of(value: SSAValue) -> int:
     return channels * height * width
 
 
-def tiles_of(op: Conv2dOp | QuantizedConv2dOp) -> int:
+def tiles_of(op: Conv2dOp | QuantizedConv2dOp, tile: int = PIXELS) -> int:
     """Return the tiles of pixels of a convolution's result, about: rows have room for a pad."""
     _, _, height, width = image_shape(op.result)
-    return -(-height * (pitch_of(op) if _is_spread(op) else width + 1) // PIXELS)
+    return -(-height * (pitch_of(op) if _is_spread(op) else width + 1) // tile)
+
+
+def tile_widths_of(op: Conv2dOp) -> list[int]:
+    """Return the pixels that tiles of a convolution may have: fewer where that leaves fewer places empty."""
+    places = PIXELS * tiles_of(op)
+    return [width for width in IMAGE_TILES if width == PIXELS or width * tiles_of(op, width) < places]
 
 
 def pitch_of(op: Conv2dOp | Depthwise2dOp | QuantizedConv2dOp) -> int:
@@ -322,13 +329,18 @@ def _pooled_lines(op: Pool2dOp) -> float:
 
 def _convolution_us(op: Conv2dOp, shares: ImageShares) -> float:
     times = dict[int, float]() if op.kernel is None else op.kernel.predicted
-    inputs, tiles = shape_of(op.weight)[0], tiles_of(op)
-    copied = COPIED_US * inputs * PIXELS * tiles if len(op.window.taps) > 1 else 0.0
+    width, products = min(
+        ((width, time * tiles_of(op, width)) for width, time in times.items()),
+        key=itemgetter(1),
+        default=(PIXELS, 0.0),
+    )
+    places = width * tiles_of(op, width)
+    copied = COPIED_US * shape_of(op.weight)[0] * places if len(op.window.taps) > 1 else 0.0
     moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
     added = TOUCHED_US * pixels_of(op.residual) if op.residual is not None else 0.0
     values = sum(map(pixels_of, (*dynamic_operands(op), op.result)))
     far = FAR_US * values if values > NEAR_VALUES else 0.0
-    return times.get(PIXELS, 0.0) * tiles + shares.values * (copied + moved + added + far)
+    return products + shares.values * (copied + moved + added + far)
 
 
 def _quantized_us(op: QuantizedConv2dOp, shares: ImageShares) -> float:

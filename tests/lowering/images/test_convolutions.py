@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from xdsl.context import Context
 from xdsl.ir import Block, Operation, SSAValue
@@ -16,20 +17,22 @@ from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Pool
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
+from redpebble.kernels.tile_widths import IMAGE_TILES, PIXELS
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.runtime.network import Network
 from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import HERE, Floats, function, native
 
 TARGET = next(iter(HERE.values()))
+each_tile = pytest.mark.parametrize("tile", [PIXELS, IMAGE_TILES[0], 48])
 RELU = ActivationAttr("relu")
 
 
 class Layers:
     """Layers under construction, of small integers."""
 
-    def __init__(self, block: Block) -> None:
-        self.block, self.rng = block, np.random.default_rng(3)
+    def __init__(self, block: Block, tile: int) -> None:
+        self.block, self.rng, self.tile = block, np.random.default_rng(3), tile
 
     def add(self, op: Operation) -> SSAValue:
         self.block.add_op(op)
@@ -60,7 +63,7 @@ class Layers:
         is_dense = kernel == "dense_outputs"
         constant = self.add(ConstantOp(matrix) if is_dense else SparseConstantOp(CscMatrix.from_dense(matrix)))
         op = Conv2dOp(x, constant, self.integers(outputs), window, residual)
-        op.kernel, op.activation = KernelAttr({1: kernel}, "by the test"), activation
+        op.kernel, op.activation = KernelAttr({1: kernel}, "by the test", {self.tile: 1.0}), activation
         return self.add(op)
 
     def depthwise(self, x: SSAValue, window: WindowAttr) -> SSAValue:
@@ -74,9 +77,9 @@ Emit = Callable[[Layers, Sequence[SSAValue]], Sequence[SSAValue]]
 class Case:
     """A network of layers on images of these shapes, and what it computes."""
 
-    def __init__(self, shapes: Sequence[Sequence[int]], emit: Emit, threads: int = 1) -> None:
+    def __init__(self, shapes: Sequence[Sequence[int]], emit: Emit, threads: int = 1, tile: int = PIXELS) -> None:
         def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-            return emit(Layers(block), arguments)
+            return emit(Layers(block, tile), arguments)
 
         self.shapes, self.module = shapes, function([f32_tensor((DYNAMIC, *shape)) for shape in shapes], body)
         self.reference = self.module.clone()
@@ -117,18 +120,20 @@ AWKWARD: dict[str, tuple[Sequence[int], WindowAttr]] = {
 }
 
 
-def test_convolutions_of_awkward_shapes_and_groups_are_exact() -> None:
+@each_tile
+def test_convolutions_of_awkward_shapes_and_groups_are_exact(tile: int) -> None:
     def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:
         return [layers.conv(x, 5, window, groups=2) for x, (_, window) in zip(images, AWKWARD.values(), strict=True)]
 
     # one network for each shape; the code of all shares its functions
-    Case([shape for shape, _ in AWKWARD.values()], emit).agrees()
+    Case([shape for shape, _ in AWKWARD.values()], emit, tile=tile).agrees()
 
 
 SQUARE, POINT = WindowAttr((3, 3), pads=(1, 1, 1, 1)), WindowAttr((1, 1))
 
 
-def test_chunks_of_channels_residuals_and_dense_kernels_are_exact() -> None:
+@each_tile
+def test_chunks_of_channels_residuals_and_dense_kernels_are_exact(tile: int) -> None:
     def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:
         (x,) = images
         # 31 * 9 inputs are more than a chunk has
@@ -137,7 +142,7 @@ def test_chunks_of_channels_residuals_and_dense_kernels_are_exact() -> None:
         b = layers.conv(a, 9, POINT, residual=a, activation=RELU)
         return [a, b, dense, layers.conv(b, 9, POINT, "sparse_rows", residual=a)]
 
-    Case([(31, 6, 7)], emit).agrees()
+    Case([(31, 6, 7)], emit, tile=tile).agrees()
 
 
 def test_threads_share_tiles_or_outputs_and_change_nothing() -> None:
@@ -199,7 +204,8 @@ def test_poolings_have_what_is_there_and_no_pads() -> None:
             np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
-def test_channels_are_joined_cut_and_scaled_where_they_lie() -> None:
+@each_tile
+def test_channels_are_joined_cut_and_scaled_where_they_lie(tile: int) -> None:
     def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:
         (x,) = images
         a, b = layers.conv(x, 3, POINT), layers.conv(x, 2, POINT)
@@ -211,4 +217,4 @@ def test_channels_are_joined_cut_and_scaled_where_they_lie() -> None:
         shifted = layers.add(AddOp(each, split.parts[0]))
         return [layers.conv(scaled, 3, SQUARE), layers.add(ActivateOp(shifted, RELU)), whole]
 
-    Case([(4, 5, 6)], emit).agrees()
+    Case([(4, 5, 6)], emit, tile=tile).agrees()

@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdsl.ir import Block
 
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.images import Depthwise2dOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.tile_widths import PIXELS
 from redpebble.lowering.images.geometry import NO_PIXEL, Phases, Plane, planes_of
@@ -39,6 +40,18 @@ def test_tiles_are_read_where_they_are_by_a_window_of_a_pixel_alone() -> None:
     assert not Phases.of(WindowAttr((1, 2))).reads_tiles(plane, plane)
 
 
+def test_tiles_of_small_images_are_those_on_which_their_convolutions_take_the_least_time() -> None:
+    x = Block(arg_types=[f32_tensor((DYNAMIC, 2, 3, 4))]).args[0]
+    op = Conv2dOp(x, ConstantOp(np.zeros((2, 2), np.float32)).result, None, WindowAttr((1, 1)))
+    tiles = list[int]()
+    for times in ({16: 3.0, 64: 3.5}, {16: 3.0, 64: 2.5}, {64: 9.0}):
+        op.kernel = KernelAttr({1: "count_blocks"}, "by the test", times)
+        tiles.append(planes_of([op], [x, op.result])[3, 4].tile)
+    assert tiles == [16, 64, 64]
+    # what no convolution yields has as few positions as it needs
+    assert planes_of([], [x])[3, 4].tile == 16
+
+
 sizes = st.integers(1, 12)
 
 
@@ -63,12 +76,12 @@ def test_each_tap_of_a_result_is_at_one_distance_or_where_no_pixel_is(case: tupl
     op = Depthwise2dOp(x, ConstantOp(np.zeros((len(window.taps), 2), np.float32)).result, None, window)
     planes, phases = planes_of([op], [x, op.result]), Phases.of(window)
     target = planes[window.result_size(height, width)]
-    source = planes[height, width] if phases.is_whole else Plane(*phases.size(height, width), target.pitch)
+    source = planes[height, width] if phases.is_whole else Plane(*phases.size(height, width), target.pitch, target.tile)
     assert source.pitch == target.pitch
     rows, columns = (one.ravel() for one in np.indices((target.height, target.width)))
     for tap, (phase, row, column) in zip(window.taps, phases.taps, strict=True):
         read = target.positions(rows, columns) + row * target.pitch + column
-        inside = (read >= 0) & (read < source.tiles * PIXELS)
+        inside = (read >= 0) & (read < source.tiles * source.tile)
         found = np.where(inside, np.append(source.pixels(), NO_PIXEL)[np.where(inside, read, -1)], NO_PIXEL)
         # the pixel of a phase, as one of the image
         (first, second), (down, across) = phases.offsets[phase], window.stride
