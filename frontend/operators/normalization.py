@@ -14,11 +14,13 @@ from ...dialect.ops.elementwise import ActivateOp, AddOp, MulOp
 from ...dialect.ops.images import Pool2dOp
 from ...dialect.ops.layers import BatchNormOp, LayerNormOp, LogSoftmaxOp, ReduceMeanOp, RmsNormOp, SoftmaxOp
 from ...dialect.ops.training.gradients import SumRowsOp
-from ...dialect.symbolic_sizes import ONE, SymbolicShape, broadcast, product
+from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape, broadcast, product
 from ...dialect.tensors import shape_of
 from ..folding.known_sizes import is_known, shape_words
 from .conversion import Conversion, Converter, NotCovered
 from .movement import axes_of, refuse_further_outputs
+
+NONE: Final = Size.known(0)
 
 
 def _known_tail(sizes: SymbolicShape, axis: int) -> int:
@@ -154,14 +156,46 @@ def _convert_skip_norm(
 
 
 def _convert_reduce_sum(conversion: Conversion) -> Sequence[SSAValue]:
-    """Return sums over the last axis, or over the one before: what pools the tokens of a text."""
-    x, axis = _alone_reduced(conversion, 13)
-    sizes = conversion.sizes(x)
-    if axis == len(sizes) - 1:
-        return [_without_axis(conversion, _sums(conversion, x), sizes, axis)]
-    if not is_known(sizes[-1]) or sizes[-1].coefficient == 0:
-        raise NotCovered(f"expected a known size of the last axis, got an input {shape_words(sizes)}")
-    return [_without_axis(conversion, conversion.emit(SumRowsOp(x)).result, sizes, axis)]
+    """Return sums: over the axis before the last one, what pools the tokens of a text, or means times their count."""
+    if not conversion.scope.all_native:
+        raise NotCovered("no layer gains by it")
+    x = conversion.tensor(0)
+    sizes, axes = conversion.sizes(x), _reduced_axes(conversion, 13)
+    if axes == [len(sizes) - 2] and is_known(sizes[-1]) and sizes[-1].coefficient:
+        return [_without_axis(conversion, conversion.emit(SumRowsOp(x)).result, sizes, axes[0])]
+    return [_times(conversion, _mean_over(conversion, axes), product([sizes[axis] for axis in axes]))]
+
+
+def _convert_reduce_max(conversion: Conversion) -> Sequence[SSAValue]:
+    """Return the largest along axes: a pooling of images of one channel, or of all pixels of images."""
+    return [_largest_over(conversion, conversion.tensor(0))]
+
+
+def _convert_reduce_min(conversion: Conversion) -> Sequence[SSAValue]:
+    opposite = ActivationAttr("neg")
+    x = conversion.emit(ActivateOp(conversion.tensor(0), opposite)).result
+    return [conversion.emit(ActivateOp(_largest_over(conversion, x), opposite)).result]
+
+
+def _largest_over(conversion: Conversion, x: SSAValue) -> SSAValue:
+    if not conversion.scope.all_native:
+        raise NotCovered("no layer gains by it")
+    sizes, reduced = conversion.sizes(x), _reduced_axes(conversion, 18)
+    if not reduced:
+        return x
+    kept = [axis for axis in range(len(sizes)) if axis not in reduced]
+    if reduced != list(range(len(kept), len(sizes))):
+        x = conversion.transpose(x, (*kept, *reduced))
+    tail = _known_tail(conversion.sizes(x), len(kept))
+    # images and their channels stand first; more axes are images, too
+    leading = tuple(sizes[axis] for axis in kept)
+    channels = leading[-1:] if len(leading) > 1 and is_known(leading[-1]) and leading[-1] != NONE else (ONE,)
+    images = product(leading) / channels[0]
+    image = conversion.reshape(x, (images, *channels, Size.known(tail)))
+    pooled = conversion.emit(Pool2dOp(image, "max", WindowAttr((1, tail)))).result
+    if conversion.integer("keepdims", 1) == 1:
+        return conversion.reshape(pooled, tuple(ONE if axis in reduced else size for axis, size in enumerate(sizes)))
+    return conversion.reshape(pooled, leading)
 
 
 def _convert_reduce_l2(conversion: Conversion) -> Sequence[SSAValue]:
@@ -192,9 +226,15 @@ def _alone_reduced(conversion: Conversion, axes_are_input_since: int) -> tuple[S
 
 def _sums(conversion: Conversion, x: SSAValue) -> SSAValue:
     """Return sums over the last axis: means, as often as there are values; the axis is gone."""
-    count = _known_tail(conversion.sizes(x), len(conversion.sizes(x)) - 1)
-    number = conversion.emit_constant(np.array(float(count), np.float32), "")
-    return conversion.emit(MulOp(conversion.emit(ReduceMeanOp(x)).result, number)).result
+    size = conversion.sizes(x)[-1]
+    _known_tail((size,), 0)
+    return _times(conversion, conversion.emit(ReduceMeanOp(x)).result, size)
+
+
+def _times(conversion: Conversion, x: SSAValue, count: Size) -> SSAValue:
+    """Return what is that many times as much: a number that is known."""
+    number = conversion.emit_constant(np.array(float(count.coefficient), np.float32), "")
+    return conversion.emit(MulOp(x, number)).result
 
 
 def _without_axis(conversion: Conversion, result: SSAValue, sizes: SymbolicShape, axis: int) -> SSAValue:
@@ -204,30 +244,38 @@ def _without_axis(conversion: Conversion, result: SSAValue, sizes: SymbolicShape
 
 
 def _convert_reduce_mean(conversion: Conversion) -> Sequence[SSAValue]:
+    return [_mean_over(conversion, _reduced_axes(conversion, 18))]
+
+
+def _reduced_axes(conversion: Conversion, axes_are_input_since: int) -> list[int]:
+    """Return the axes that are reduced, all of them where none are stated."""
+    axes, rank = axes_of(conversion, axes_are_input_since), len(conversion.sizes(conversion.tensor(0)))
+    if conversion.integer("noop_with_empty_axes", 0) and not axes:
+        return []
+    return sorted({conversion.axis(axis, rank) for axis in axes}) if axes else list(range(rank))
+
+
+def _mean_over(conversion: Conversion, reduced: Sequence[int]) -> SSAValue:
     """The reduced axes go last and become one; their mean is taken, and the axis of size 1 goes where it belongs.
 
     That of all pixels of images is a pooling.
     """
-    axes = axes_of(conversion, 18)
     x = conversion.tensor(0)
     sizes = conversion.sizes(x)
     rank = len(sizes)
-    if not axes and conversion.integer("noop_with_empty_axes", 0):
-        return [x]
-    reduced = sorted({conversion.axis(axis, rank) for axis in axes}) if axes else list(range(rank))
     if not reduced:
-        return [x]
+        return x
     kept = [axis for axis in range(rank) if axis not in reduced]
     if rank == 4 and kept == [0, 1] and all(size > 0 for size in shape_of(x)[1:]):
         pooled = conversion.emit(Pool2dOp(x, "average", WindowAttr(shape_of(x)[2:]))).result
-        return [pooled if conversion.integer("keepdims", 1) == 1 else conversion.reshape(pooled, sizes[:2])]
+        return pooled if conversion.integer("keepdims", 1) == 1 else conversion.reshape(pooled, sizes[:2])
     if reduced != list(range(len(kept), rank)):
         x = conversion.transpose(x, (*kept, *reduced))
     rows = _with_joined_tail(conversion, x, len(kept))
     result = conversion.emit(ReduceMeanOp(rows)).result
     if conversion.integer("keepdims", 1) == 1:
-        return [_with_shape(conversion, result, tuple(ONE if axis in reduced else sizes[axis] for axis in range(rank)))]
-    return [conversion.reshape(result, tuple(sizes[axis] for axis in kept))]
+        return _with_shape(conversion, result, tuple(ONE if axis in reduced else sizes[axis] for axis in range(rank)))
+    return conversion.reshape(result, tuple(sizes[axis] for axis in kept))
 
 
 NORMALIZATION_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
@@ -237,7 +285,9 @@ NORMALIZATION_CONVERTERS: Final = MappingProxyType[tuple[str, str], Converter](
         ("", "LogSoftmax"): partial(_convert_softmax, LogSoftmaxOp),
         ("", "RMSNormalization"): _convert_rms_norm,
         ("", "ReduceL2"): _convert_reduce_l2,
+        ("", "ReduceMax"): _convert_reduce_max,
         ("", "ReduceMean"): _convert_reduce_mean,
+        ("", "ReduceMin"): _convert_reduce_min,
         ("", "ReduceSum"): _convert_reduce_sum,
         ("", "SimplifiedLayerNormalization"): _convert_rms_norm,
         ("", "Softmax"): partial(_convert_softmax, SoftmaxOp),

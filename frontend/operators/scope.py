@@ -59,6 +59,8 @@ class ValueScope:
         self._values: dict[onnx_ir.Value, SSAValue] = {}
         self._refusals: dict[onnx_ir.Value, ModelError] = {}
         self._shape_values: dict[onnx_ir.Value, ShapeValue] = {}
+        self._outside: dict[onnx_ir.Value, SymbolicShape] = {}
+        """Sizes of values of any type that no op of ours yields."""
         self._constants: dict[str, ConstantOp | SparseConstantOp] = {}
         self._sizes = SizeTable()
         self._meanings: dict[Size, Size] = {}
@@ -102,6 +104,8 @@ class ValueScope:
     def define_from_outside(self, value: onnx_ir.Value, ssa: SSAValue, sizes: SymbolicShape | None) -> None:
         """Record an argument or what a foreign op yields, with its sizes."""
         self._values[value] = ssa
+        if sizes is not None:
+            self._outside[value] = sizes
         if sizes is not None and is_f32_tensor(ssa.type):
             self._sizes.declare(ssa, sizes)
 
@@ -144,7 +148,9 @@ class ValueScope:
         if is_constant(value, self._model.ir_version) and value.const_value is not None:
             return tuple(Size.known(extent) for extent in value.const_value.shape.numpy())
         ssa = self._values.get(value)
-        return self._sizes[ssa] if ssa is not None and is_f32_tensor(ssa.type) else self.named_sizes(value.shape)
+        if ssa is not None and is_f32_tensor(ssa.type):
+            return self._sizes[ssa]
+        return self._outside.get(value) or self.named_sizes(value.shape)
 
     def value_of(self, value: onnx_ir.Value) -> SSAValue | None:
         """Return the IR's value, or None where there is none.

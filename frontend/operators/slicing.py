@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import prod
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from xdsl.ir import SSAValue
 
 from ...dialect.ops.movement import ConcatOp, SplitOp, TakeOp
-from ...dialect.symbolic_sizes import Size
+from ...dialect.symbolic_sizes import Size, SymbolicShape
 from ..folding.known_sizes import is_known, shape_words
 from .conversion import Conversion, Converter, NotCovered
 
@@ -18,6 +19,9 @@ INPUTS_SINCE: Final = 10
 FAR: Final = (1 << 31) - 1
 """Least end by which exporters mean "up to the last one", however many there are."""
 
+
+ADDRESSED: Final = 1 << 46
+"""Floats of more memory than a process addresses."""
 
 MOST_PLACES: Final = 1024
 """Places of an axis that are picked one by one: each of them is an operand."""
@@ -59,7 +63,7 @@ def _bounds(conversion: Conversion, rank: int) -> list[_Bounds]:
 def _cut(conversion: Conversion, x: SSAValue, bounds: _Bounds) -> SSAValue:
     sizes = conversion.sizes(x)
     size = sizes[bounds.axis]
-    if bounds.start == 0 and bounds.end >= FAR and bounds.step == 1:
+    if bounds.start == 0 and bounds.step == 1 and (bounds.end >= FAR or _is_beyond_memory(sizes, bounds)):
         return x
     if not is_known(size):
         raise NotCovered(f"expected a known size of axis {bounds.axis}, which is cut, got {shape_words(sizes)}")
@@ -81,6 +85,12 @@ def _cut(conversion: Conversion, x: SSAValue, bounds: _Bounds) -> SSAValue:
         return x
     parts = [part for part in (first, behind - first, extent - behind) if part]
     return conversion.emit(SplitOp(x, bounds.axis, parts)).parts[1 if first else 0]
+
+
+def _is_beyond_memory(sizes: SymbolicShape, bounds: _Bounds) -> bool:
+    """Return whether no memory holds a tensor that reaches the end, such as the billion that tf2onnx writes for all."""
+    others = [size.constant for axis, size in enumerate(sizes) if axis != bounds.axis]
+    return bounds.end * prod(max(1, size or 1) for size in others) >= ADDRESSED
 
 
 def _convert_gather(conversion: Conversion) -> Sequence[SSAValue]:

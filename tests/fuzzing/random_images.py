@@ -168,7 +168,7 @@ class DrawnImages:
     def _wide_pool(self) -> Plane:
         """The largest of a window that may be larger than the plane, with its pads."""
         plane, dilation = one_of(self._rng, self.planes), one_of(self._rng, (1, 1, 2))
-        taps = [int(self._rng.integers(3, 14)) for _ in range(2)]
+        taps = [2 * int(self._rng.integers(1, 7)) + 1 for _ in range(2)]  # the pixel in the middle is always there
         half = [(tap - 1) * dilation // 2 for tap in taps]
         if any(pad >= tap for pad, tap in zip(half, taps, strict=True)):
             half, dilation = [(tap - 1) // 2 for tap in taps], 1

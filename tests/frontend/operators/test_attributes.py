@@ -127,6 +127,8 @@ TEXTS: Mapping[Key, str] = {
     ("", "QuantizeLinear"): "a = QuantizeLinear(r, s, z) y = DequantizeLinear(a, s, z)",
     ("", "RMSNormalization"): "y = RMSNormalization(x, row)",
     ("", "ReduceL2"): "y = ReduceL2(r, axis)",
+    ("", "ReduceMax"): "y = ReduceMax(x, last)",
+    ("", "ReduceMin"): "y = ReduceMin(x, last)",
     ("", "ReduceMean"): "y = ReduceMean(x, last)",
     ("", "ReduceSum"): "y = ReduceSum(x, last)",
     ("", "Reshape"): "y = Reshape(x, sizes)",

@@ -71,6 +71,18 @@ NORMALIZATIONS: dict[str, tuple[int, str, str, Arrays]] = {
     ),
     "ReduceSum, kept": (11, "(float[n,m,4] x) => (float[n,1,4] y)", "ReduceSum<axes=[-2]>(x)", {}),
     "ReduceSum, last": (13, "(float[n,3,4] x) => (float[n,3] y)", "ReduceSum<keepdims=0>(x, a)", {"a": np.array([-1])}),
+    "ReduceSum, first": (13, "(float[n,3,4] x) => (float[n,1,1] y)", "ReduceSum(x, a)", {"a": np.array([1, 2])}),
+    "ReduceSum, pixels": (11, "(float[n,3,4,2] x) => (float[n,3] y)", "ReduceSum<axes=[2,3],keepdims=0>(x)", {}),
+    "ReduceSum, of jax": (
+        15,
+        "(float[n,3,4] x) => (float[n,3] y)",
+        "ReduceSum<keepdims=0,noop_with_empty_axes=1>(x, a)",
+        {"a": np.array([2])},
+    ),
+    "ReduceMax, last": (13, "(float[n,3,4] x) => (float[n,3] y)", "ReduceMax<axes=[-1],keepdims=0>(x)", {}),
+    "ReduceMax, first": (18, "(float[n,3,4] x) => (float[n,1,4] y)", "ReduceMax(x, a)", {"a": np.array([1])}),
+    "ReduceMin, pixels": (11, "(float[n,3,4,2] x) => (float[n,3] y)", "ReduceMin<axes=[2,3],keepdims=0>(x)", {}),
+    "ReduceMin, all but one": (11, "(float[n,3,4] x) => (float[n,1,1] y)", "ReduceMin<axes=[1,2]>(x)", {}),
     "ReduceL2": (18, "(float[n,4] x) => (float[n,1] y)", "ReduceL2(x, a)", {"a": np.array([1])}),
     "ReduceMean, none": (18, SAME, "ReduceMean<noop_with_empty_axes=1>(x)", {}),
 }
