@@ -14,7 +14,7 @@ from ..dialect.symbolic_sizes import Size as Size
 from ..dialect.symbolic_sizes import SymbolicShape, parts_of_sum
 from .cpu_target import CpuTarget
 
-FORMAT_VERSION = 11
+FORMAT_VERSION = 12
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from ...kernels.tile_widths import WIDTHS
 from ...runtime.jit import MachineCode, host_target, load_object
-from ...runtime.memory import address_of, aligned_bytes, aligned_copy, pointer_table
+from ...runtime.loaded_network import loaded_constants
+from ...runtime.memory import address_of, aligned_bytes, pointer_table
 from ...runtime.store.artefact import Artefact
 from ...runtime.store.cache import cache_key, load, store
 from ..native.block_layout import PACK, PACK_ARITY, UNPACK, UNPACK_ARITY, block_floats
@@ -48,7 +49,7 @@ class BlockCode:
         """Load the functions, or compile them."""
         self.width, self._threads = width, request.threads
         artefact = _artefact(request, width)
-        self._constants = [aligned_copy(array) for array in artefact.program.constants]
+        self._constants = loaded_constants(artefact.program)
         self._table = pointer_table(self._constants)
         arities = {step.symbol: STEP_ARITY for step in artefact.program.steps}
         arities |= {PACK: PACK_ARITY, UNPACK: UNPACK_ARITY}

@@ -12,7 +12,7 @@ has its units in an order of its own, those with equally many steps one after th
 steps is foreseen only if it comes after as many as before.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,23 +73,79 @@ HEAD_WORDS: Final = 4 * PANEL_WIDTH
 Ids = NDArray[np.int64]
 
 
+LINE: Final = np.dtype(f"V{STEP_BYTES}")
+"""The type of the packed array, which no other one has: what keeps it may store it in fewer bytes."""
+
+HEADER_WORDS: Final = STEP_BYTES // 4
+"""Numbers in the first line: see `Header`."""
+
+
+class Header(NamedTuple):
+    """Units of a panel, inputs of a unit, panels; from which lines on there are units, scales and slots; all lines."""
+
+    units: int
+    unit: int
+    panels: int
+    first_units: int
+    first_scales: int
+    first_slots: int
+    lines: int
+
+
 class PackedSlots(NamedTuple):
     """Panels of 16 outputs, packed.
 
-    sizes u32 [2]: units of a panel, inputs of a unit. heads u32 [panels, 64]. units u32 [panels, units]: lines of the
-    first 16 inputs, those of the others in bits 8 to 15, the number of the unit above. scales i16 [panels, units,
-    16]. slots u8 [lines, 32].
+    heads u32 [panels, 64]. units u32 [panels, units]: lines of the first 16 inputs, those of the others in bits 8 to
+    15, the number of the unit above. scales i16 [panels, units, 16]. slots u8 [lines, 32].
     """
 
-    sizes: NDArray[np.uint32]
+    unit: int
+    """Inputs of a unit."""
     heads: NDArray[np.uint32]
     units: NDArray[np.uint32]
     scales: NDArray[np.int16]
     slots: NDArray[np.uint8]
 
+    @property
+    def array(self) -> NDArray[np.void]:
+        """The same as lines of 32 bytes, those of the header first."""
+        parts = [_as_lines(part) for part in self[1:]]
+        starts = 1 + np.cumsum([0, *map(len, parts)])
+        header = Header(self.units.shape[1], self.unit, len(self.heads), *map(int, starts[1:]))
+        first = np.array([*header, *[0] * (HEADER_WORDS - len(header))], np.uint32)
+        return np.concatenate([_as_lines(first), *parts])
 
-def pack(weights: LayerWeights) -> PackedSlots:
-    """Return the panels, outputs with most weights first.
+    @classmethod
+    def of(cls, array: NDArray[np.void]) -> "PackedSlots":
+        """Return the parts of an array."""
+        header = header_of(array)
+        panels, units = header.panels, header.units
+        heads, places = (
+            array[start:].view(np.uint32)[: panels * count].reshape(panels, count)
+            for start, count in ((1, HEAD_WORDS), (header.first_units, units))
+        )
+        scales = array[header.first_scales :].view(np.int16)[: panels * units * PANEL_WIDTH]
+        return cls(
+            header.unit,
+            heads,
+            places,
+            scales.reshape(panels, units, PANEL_WIDTH),
+            array[header.first_slots :].view(np.uint8).reshape(-1, STEP_BYTES),
+        )
+
+
+def header_of(array: NDArray[np.void]) -> Header:
+    """Return the header of a packed array."""
+    return Header(*map(int, array[:1].view(np.uint32)[: len(Header._fields)]))
+
+
+def _as_lines(part: NDArray[Any]) -> NDArray[np.void]:
+    content = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+    return np.pad(content, (0, -len(content) % STEP_BYTES)).view(LINE)
+
+
+def pack(weights: LayerWeights) -> tuple[NDArray[np.void]]:
+    """Return the array of the panels, outputs with most weights first.
 
     Raises:
         ValueError: the weights are no codes with a scale for each group.
@@ -116,7 +172,7 @@ def pack(weights: LayerWeights) -> PackedSlots:
     heads, places, scales, slots = (np.concatenate(part) for part in zip(*parts, strict=True))
     steps = ((places & DENSE_BIT - 1) + (places >> 8 & DENSE_BIT - 1)).sum(axis=1)
     heads[:, 3 * PANEL_WIDTH] = np.cumsum(steps) - steps
-    return PackedSlots(np.array([units, unit], np.uint32), heads, places, scales, slots)
+    return (PackedSlots(unit, heads, places, scales, slots).array,)
 
 
 def unit_of(codes: GroupedCodes, columns: Ids, rows: Ids) -> int:
@@ -263,11 +319,12 @@ FAMILY = KernelFamily(
     pack,
     work,
     WIDTHS,
-    lanes=(8, 16),
     rounds="groups",
     row_major=True,
-    # of 8 floats as measured on Zen 1, over 3.5, within 6 %; of 16 they are upper ends, by counting instructions
+    # of 8 floats as measured on Zen 1, over 3.5, within 6 %; of 16 they are upper ends, by counting instructions; of 4,
+    # where nothing looks up bytes, estimates: see `ChooseKernels`
     prices={
+        4: (0.4, 12.0, 1.2, 2.0, 1.2, 1.0),
         8: (0.215, 0.407, 0.63, 0.978, 0.576, 1.0),
         16: (0.35, 0.5, 0.8, 1.4, 0.75, 1.0),
     },

@@ -18,6 +18,7 @@ from ..llvm.flow import Blocks, when
 from ..llvm.values import I32, I64, POINTER, Number, Truth
 from .python_call import CALL_FROM_PYTHON, emit_python_call
 from .sizes import emit_sizes
+from .slot_unpacking import emit_slot_unpacking
 from .split import emit_split
 from .steps import LINE, Waiting, emit_relax, emit_steps, emit_team
 from .table import Frame
@@ -86,6 +87,7 @@ EXPORTS: Final = {
     "serve": (1, 1),
     "stop": (1, 0),
     CALL_FROM_PYTHON: (2, 0),
+    "unpack_slots": (2, 0),
 }
 """Exported function -> its number of pointers and of 64-bit numbers."""
 
@@ -111,6 +113,7 @@ def pool_module(*, x86: bool, linux: bool) -> str:
     _emit_serve(code)
     _emit_start_and_stop(code)
     emit_python_call(code)
+    emit_slot_unpacking(code, exported=True)
     return str(code.module)
 
 

@@ -41,6 +41,7 @@ from ...kernels.formats.code_slots import (
     SIGN_BIT,
     STEP_BYTES,
     UNIT,
+    Header,
 )
 from ..cpu_target import CpuTarget
 from ..llvm.builder import Code
@@ -73,13 +74,23 @@ WORDS = ir.VectorType(I16, PANEL_WIDTH)
 
 
 class _Arrays(NamedTuple):
-    """The packed arrays: see `PackedSlots`."""
+    """The parts of the packed array: see `PackedSlots`."""
 
-    sizes: Ints
+    header: Ints
     heads: Ints
     units: Ints
     scales: Bytes
     slots: Bytes
+
+    @classmethod
+    def of(cls, packed: Bytes) -> "_Arrays":
+        """Return the parts, which the header tells apart."""
+        header = packed.cast(Ints)
+        units, scales, slots = (
+            packed.after(header[Header._fields.index(first)] * STEP_BYTES)
+            for first in ("first_units", "first_scales", "first_slots")
+        )
+        return cls(header, packed.after(STEP_BYTES).cast(Ints), units.cast(Ints), scales, slots)
 
 
 class _Rounded(NamedTuple):
@@ -107,12 +118,12 @@ class _Results(NamedTuple):
 
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
-    """Return `void (x, y, sizes, heads, units, scales, slots, inputs, outputs)` for rows apart as `apart_of` says."""
+    """Return `void (x, y, packed, inputs, outputs)` for rows apart as `apart_of` says."""
     whole = emit_apart(code, form)
 
     @code.kernel(f"code_slots_{form.key}")
-    def kernel(x: Floats, y: Floats, arrays: _Arrays, inputs: Number, outputs: Number) -> None:
-        call(whole, x, y, arrays, inputs, outputs, form.width, apart_of(inputs), apart_of(outputs))
+    def kernel(x: Floats, y: Floats, packed: Bytes, inputs: Number, outputs: Number) -> None:
+        call(whole, x, y, packed, inputs, outputs, form.width, apart_of(inputs), apart_of(outputs))
 
     return kernel
 
@@ -128,14 +139,15 @@ def emit_apart(code: Code, form: LinearForm) -> ir.Function:
     def kernel(
         x: Floats,
         y: Floats,
-        arrays: _Arrays,
+        packed: Bytes,
         inputs: Number,
         outputs: Number,
         rows: Number,
         x_apart: Number,
         y_apart: Number,
     ) -> None:
-        units, unit = arrays.sizes[0], arrays.sizes[1]
+        arrays = _Arrays.of(packed)
+        units, unit = arrays.header[0], arrays.header[1]
         # an odd number of lines, so that rows share no sets of the cache, and room to read a register too far
         codes_apart = apart_of((units * unit + LOOKED_UP).divided_up(FLOAT_BYTES)) * FLOAT_BYTES
         scales_apart = apart_of(units)
@@ -178,7 +190,7 @@ class _PanelArrays(NamedTuple):
 
 
 def _panel_at(arrays: _Arrays, index: Number) -> _PanelArrays:
-    units, head = arrays.sizes[0], arrays.heads.at(index * HEAD_WORDS)
+    units, head = arrays.header[0], arrays.heads.at(index * HEAD_WORDS)
     return _PanelArrays(
         head,
         arrays.units.at(index * units),

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...export.sparse_networks.node_format import CODES_OP_TYPE, OP_TYPE
+from ...kernels.formats.stored_slots import as_stored, is_stored, unpacked_bytes
 from ...lowering.calls.network_table import (
     IN_ONNXRUNTIME,
     Pointer,
@@ -23,7 +25,7 @@ from ...lowering.cpu_target import CpuTarget
 from ...runtime.store.artefact import Artefact
 from ...runtime.store.cache import compiler_fingerprint, default_folder
 from ...runtime.store.checked_file import kept
-from ..elf.linker import WORD, Code, Data, generic_object, link
+from ..elf.linker import WORD, Code, Data, Part, Room, generic_object, link
 from ..elf.loading import loaded
 from ..native.api import TENSOR_FLOAT, TENSOR_UNDEFINED
 from ..native.library import EXPORTS, library_module
@@ -34,6 +36,7 @@ from ..native.tables import (
     LIBRARY_TABLE,
     OPERATOR_COUNT,
     OPERATOR_WORDS,
+    WEIGHTS_TABLE,
 )
 from .host import Compiler, host
 
@@ -132,8 +135,8 @@ def build_library(clusters: Clusters, soname: str = "libredpebble_model.so") -> 
     """
     if not clusters:
         raise ValueError("expected one sparse network or more, got none")
-    parts: list[Code | Data] = [Code(library_object())]
-    constants: dict[bytes, str] = {}
+    parts: list[Part] = [Code(library_object())]
+    constants = _Constants(parts)
     variants: dict[str, list[Word]] = {}
     for number, (operator, rows) in enumerate(clusters.items()):
         variants[operator] = []
@@ -142,7 +145,7 @@ def build_library(clusters: Clusters, soname: str = "libredpebble_model.so") -> 
                 *_digest_words(digest),
                 *_variant(parts, constants, f"n{number}v{index}", artefacts),
             ]
-    return link([*parts, *library_table(variants)], EXPORTS, soname)
+    return link([*parts, *library_table(variants, constants.unpacked)], EXPORTS, soname)
 
 
 def _digest_words(digest: str) -> list[Word]:
@@ -151,9 +154,7 @@ def _digest_words(digest: str) -> list[Word]:
     return [int(word) for word in np.frombuffer(digest.encode(), dtype=np.int64)]
 
 
-def _variant(
-    parts: list[Code | Data], constants: dict[bytes, str], name: str, artefacts: Mapping[str, Artefact]
-) -> list[Word]:
+def _variant(parts: list[Part], constants: "_Constants", name: str, artefacts: Mapping[str, Artefact]) -> list[Word]:
     """Add the code of a network to `parts`; return a word for each CPU level: where its table is, or 0."""
     words: list[Word] = []
     for level in artefacts:
@@ -164,7 +165,7 @@ def _variant(
             words.append(0)
             continue
         prefix = f"{name}_{level}_"
-        names = tuple(_add_constant(parts, constants, array) for array in artefact.program.constants)
+        names = tuple(map(constants.symbol, artefact.program.constants))
         symbols = Symbols(f"{prefix}table", prefix, names)
         parts.append(Code(artefact.image, prefix))
         parts.append(_data_of(network_table(artefact.program, symbols, IN_ONNXRUNTIME)))
@@ -172,18 +173,35 @@ def _variant(
     return words
 
 
-def _add_constant(parts: list[Code | Data], constants: dict[bytes, str], array: NDArray[np.generic]) -> str:
-    """Add packed weights to `parts`; return their symbol. Equal weights share one."""
-    content = np.ascontiguousarray(array).tobytes()
-    key = hashlib.sha256(content).digest()
-    if key not in constants:
-        constants[key] = f"constant{len(constants)}"
-        parts.append(Data(constants[key], content))
-    return constants[key]
+@dataclass
+class _Constants:
+    """The packed weights among the parts of a library."""
+
+    parts: list[Part]
+    unpacked: list[Word] = field(default_factory=list[Word])
+    """The words of `WEIGHTS_TABLE` behind the first one."""
+    _known: dict[bytes, str] = field(default_factory=dict[bytes, str])
+
+    def symbol(self, array: NDArray[np.generic]) -> str:
+        """Add weights, as code reads them; return their symbol. Equal weights share one."""
+        kept = np.ascontiguousarray(array)
+        key = hashlib.sha256(kept.tobytes()).digest()
+        if key not in self._known:
+            self._known[key] = self._added(f"constant{len(self._known)}", as_stored(kept))
+        return self._known[key]
+
+    def _added(self, name: str, array: NDArray[np.generic]) -> str:
+        self.parts.append(Data(name, array.tobytes()))
+        if not is_stored(array):
+            return name
+        room = f"{name}_unpacked"
+        self.parts.append(Room(room, unpacked_bytes(array)))
+        self.unpacked += [Pointer(name), Pointer(room)]
+        return room
 
 
-def library_table(variants: Mapping[str, Sequence[Word]]) -> list[Data]:
-    """Return the table of a library: its operators and, for each, the rows of its variants."""
+def library_table(variants: Mapping[str, Sequence[Word]], unpacked: Sequence[Word] = ()) -> list[Data]:
+    """Return the tables of a library: its operators and, for each, the rows of its variants; what is unpacked."""
     row_words = DIGEST_BYTES // 8 + len(LEVELS)
     names = b"".join(operator.encode() + b"\0" for operator in variants)
     words: list[Word] = [len(variants)]
@@ -196,7 +214,9 @@ def library_table(variants: Mapping[str, Sequence[Word]]) -> list[Data]:
         words.append(TENSOR_UNDEFINED if operator.startswith(CODES_OP_TYPE) else TENSOR_FLOAT)
         content += rows
         offset += len(operator.encode()) + 1
-    return [Data("operator_names", names), _data_of(WordTable(LIBRARY_TABLE, (*words, *content)))]
+    weights = WordTable(WEIGHTS_TABLE, (len(unpacked) // 2, *unpacked))
+    tables = (WordTable(LIBRARY_TABLE, (*words, *content)), weights)
+    return [Data("operator_names", names), *map(_data_of, tables)]
 
 
 def _data_of(table: WordTable) -> Data:

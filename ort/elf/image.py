@@ -164,7 +164,7 @@ def assemble(
         behind: names,
         section_table: _section_table(spans, Span(behind, len(names))),
     }
-    filled = {spans[SECTION_OF[kind]].start: content for kind, content in contents.items() if kind != "zeros"}
+    filled = {spans[SECTION_OF[kind]].start: content for kind, content in contents.items()}
     chunks = [Chunk(*part) for part in (*parts.items(), *filled.items())]
     merged = sorted(chunks, key=lambda chunk: (chunk.offset, len(chunk.content)))
     return joined(merged, section_table + SECTION.size * len(SECTIONS))

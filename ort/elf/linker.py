@@ -76,6 +76,18 @@ class Data:
     alignment: int = 64
 
 
+@dataclass(frozen=True)
+class Room:
+    """Zeros under a name that may be written, and take no room in the file."""
+
+    symbol: str
+    size: int
+    alignment: int = 64
+
+
+Part = Code | Data | Room
+
+
 class _InputSection(NamedTuple):
     """A section to place in the file: its kind, and the object and relocations it came with."""
 
@@ -96,7 +108,7 @@ class _Location(NamedTuple):
     offset: int
 
 
-def link(parts: Sequence[Code | Data], exports: Collection[str], soname: str) -> bytes:
+def link(parts: Sequence[Part], exports: Collection[str], soname: str) -> bytes:
     """Return a shared object of `parts` in which `exports` can be looked up.
 
     Raises:
@@ -109,7 +121,7 @@ def link(parts: Sequence[Code | Data], exports: Collection[str], soname: str) ->
 class _Linking:
     """One shared object under construction."""
 
-    def __init__(self, parts: Sequence[Code | Data], soname: str) -> None:
+    def __init__(self, parts: Sequence[Part], soname: str) -> None:
         self.soname = soname
         self.objects: list[tuple[ElfObject, str]] = []
         self.sections: list[_InputSection] = []
@@ -118,8 +130,13 @@ class _Linking:
         for part in parts:
             if isinstance(part, Code):
                 self._add_code(part)
-            else:
+            elif isinstance(part, Data):
                 self._add_data(part)
+            else:
+                self._define(part.symbol, _Location(len(self.sections), 0))
+                self.sections.append(
+                    _InputSection("zeros", part.alignment, part.size, bytearray(), (), -1, {}),
+                )
         machines = {elf.machine for elf, _ in self.objects}
         if len(machines) != 1:
             raise ElfError(f"expected objects for 1 machine, got {len(machines)}")
@@ -210,6 +227,7 @@ class _Linking:
         contents = {
             kind: elf_image.joined([Chunk(offsets[n], self.sections[n].content) for n in groups[kind]], sizes[kind])
             for kind in KINDS
+            if kind != "zeros"
         }
         found = {
             name: Export(addresses[section] + offset, self.sections[section].kind)

@@ -28,7 +28,7 @@ from .compute import emit_compute
 from .cpu import emit_cpu
 from .node import emit_kernel, operator_of, operators
 from .shape_inference import emit_describe, emit_shapes
-from .tables import HOST_VARIABLE, LEVEL_VARIABLE, LIBRARY_TABLE
+from .tables import HOST_VARIABLE, LEVEL_VARIABLE, LIBRARY_TABLE, WEIGHTS_TABLE
 
 REGISTER: Final = "RegisterCustomOps"
 EXPORTS: Final = (REGISTER, HOST_VARIABLE, LEVEL_VARIABLE)
@@ -71,6 +71,7 @@ def library_module() -> str:
     """Return the LLVM IR of the library for x86-64."""
     code = OrtCode(ir.Module("redpebble-onnxruntime"))
     code.external(LIBRARY_TABLE)
+    code.external(WEIGHTS_TABLE)
     for emit in (emit_messages, emit_cpu, emit_compute, emit_kernel, emit_describe, emit_shapes):
         emit(code)
     _emit_answers(code)

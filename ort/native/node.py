@@ -1,10 +1,12 @@
 """A node of the operator library comes and goes: its attributes name the network, its state is made once."""
 
+from enum import IntEnum
 from typing import Final
 
 from llvmlite import ir
 
 from ...export.sparse_networks.node_format import FORMAT
+from ...lowering.calls.slot_unpacking import emit_slot_unpacking
 from ...lowering.calls.table import Header
 from ...lowering.calls.words import Struct, Words, address, number, rarely
 from ...lowering.llvm.flow import branch, loop
@@ -18,10 +20,21 @@ from .tables import (
     LEVELS,
     LIBRARY_TABLE,
     VARIANT_WORDS,
+    WEIGHTS_TABLE,
     HostWord,
 )
 
 DIGEST_WORDS: Final = DIGEST_BYTES // 8
+
+WEIGHTS_STATE: Final = "redpebble_weights"
+
+
+class Unpacking(IntEnum):
+    """States of the weights of a library."""
+
+    Not = 0
+    Begun = 1
+    Done = 2
 
 
 def emit_kernel(code: OrtCode) -> None:
@@ -30,6 +43,8 @@ def emit_kernel(code: OrtCode) -> None:
     emit_call_behind(code, HOST_VARIABLE, HostWord.Behind)
     _emit_drop(code)
     _emit_find(code)
+    emit_slot_unpacking(code)
+    _emit_unpack_weights(code)
     _emit_from_library(code)
     _emit_from_host(code)
     _emit_check_counts(code)
@@ -80,6 +95,22 @@ def _emit_find(code: OrtCode) -> None:
         return code.null
 
 
+def _emit_unpack_weights(code: OrtCode) -> None:
+    """Emit `unpack_weights ()`, which returns when the weights of the library are unpacked, whoever does it."""
+    code.variable(WEIGHTS_STATE, 1).linkage = "internal"
+
+    @code.function()
+    def unpack_weights() -> None:
+        state, table = code.table(WEIGHTS_STATE), code.table(WEIGHTS_TABLE)
+        is_first = state.replace(Unpacking.Not, Unpacking.Begun)
+        with rarely(is_first):
+            with loop(table[0]) as index:
+                pair = table.at(2 * index + 1)
+                code.call("unpack_slots", pair.to(0), pair.to(1))
+            state.swap(Unpacking.Done, "release")
+        code.wait_until(lambda: state.current() == Unpacking.Done)
+
+
 def _emit_from_library(code: OrtCode) -> None:
     """Emit `from_library (op, api, info, header) -> status`."""
 
@@ -95,6 +126,7 @@ def _emit_from_library(code: OrtCode) -> None:
         missing = (name, ": the library has no code for the network with digest ", digest)
         code.fail_when(found[0] == 0, api, *missing, "; model and library must be built together")
         code.fail_when(header.is_null(), api, name, ": the library has no code for this CPU")
+        code.call("unpack_weights")
         result[0] = header
         return code.null
 

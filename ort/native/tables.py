@@ -19,6 +19,10 @@ LIBRARY_TABLE: Final = "library_table"
 """Symbol of the table: the number of operators, then for each its name, its number of variants, their table, and the
 number of the element type of its results in onnxruntime."""
 
+WEIGHTS_TABLE: Final = "weights_table"
+"""Symbol of the table of weights that are unpacked before a network runs: their number, then the address of each and
+that of the room it is unpacked into."""
+
 OPERATOR_WORDS: Final = 4
 LEVELS: Final = ("generic", "avx2", "avxvnni", "avx512", "avx512vnni", "zen4")
 """Levels of CPU features: code of a later one is faster where a CPU runs both."""

@@ -59,6 +59,11 @@ WORTH_PACKING: Final = 0.97
 WORTH_A_COPY: Final = 3.0
 """Times as fast as on codes that kernels on floats have to be for many rows to be worth a copy of the weights."""
 
+WORTH_FLOATS: Final = 1.25
+"""The same for one row."""
+
+LEAST_LANES: Final = 4
+
 NAMED: Final = 3
 """The nearest measured layers that a reason names."""
 
@@ -135,7 +140,7 @@ def _weight(linear: LinearOp) -> Weight:
 
 def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine) -> KernelAttr:
     """Return the fastest families by width, with their times and the reason."""
-    chosen = fastest_families(times)
+    chosen = fastest_families(times, machine.lanes)
     starts = {
         width: family
         for before, (width, family) in zip(("", *chosen.values()), chosen.items(), strict=False)
@@ -153,9 +158,9 @@ def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine
     )
 
 
-def fastest_families(times: LayerTimes) -> dict[int, str]:
+def fastest_families(times: LayerTimes, lanes: int = Machine.lanes) -> dict[int, str]:
     """Return the family for each width, the widest first, as most of a large batch runs there."""
-    if (small := _of_few_bytes(times)) is not None:
+    if (small := _of_few_bytes(times, lanes)) is not None:
         return {width: small for width, known in times.predicted.items() if small in known}
     chosen: dict[int, str] = {}
     for width in reversed(WIDTHS):
@@ -167,17 +172,19 @@ def fastest_families(times: LayerTimes) -> dict[int, str]:
     return dict(sorted((chosen | _further(times, chosen)).items()))
 
 
-def _of_few_bytes(times: LayerTimes) -> str | None:
-    """Return the family of weights of few bits where it is the fastest for one row; None for other layers.
+def _of_few_bytes(times: LayerTimes, lanes: int) -> str | None:
+    """Return the family of weights of few bits where nothing on floats is far faster for any rows; else None.
 
-    It is taken for all rows then, where one on floats would not be far faster for many: that would read a second copy
-    of the weights, several times as large, and weights are of few bits to be small.
+    It is taken for all rows then: kernels on floats would read a second copy of the weights, several times as large,
+    and weights are of few bits to be small. Vectors of 4 are for CPUs that nothing else runs on, in libraries whose
+    other code reads these weights: there it is taken whatever it costs.
     """
     known = {width: times.measured.get(width, times.predicted[width]) for width in WIDTHS}
-    fastest = min(known[1], key=known[1].__getitem__)
-    if FAMILIES[fastest].rounds != "groups":
-        return None
-    return fastest if all(one[fastest] <= WORTH_A_COPY * min(one.values()) for one in known.values()) else None
+    family = next((name for name in known[1] if FAMILIES[name].rounds == "groups"), None)
+    if family is None or lanes == LEAST_LANES:
+        return family
+    worth = {width: WORTH_FLOATS if width == 1 else WORTH_A_COPY for width in WIDTHS}
+    return family if all(one[family] <= worth[width] * min(one.values()) for width, one in known.items()) else None
 
 
 def _further(times: LayerTimes, chosen: Mapping[int, str]) -> dict[int, str]:

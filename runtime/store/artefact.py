@@ -26,6 +26,7 @@ from ...dialect.semantics.output_codes import OutputCodes
 from ...dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from ...foundation.atomic_files import replacing
 from ...foundation.errors import RedpebbleError
+from ...kernels.formats.stored_slots import as_stored
 from ...lowering.cpu_target import CpuTarget
 from ...lowering.llvm.values import ALIGNMENT
 from ...lowering.program import (
@@ -80,7 +81,8 @@ def sealed(artefact: Artefact, attachment: bytes = b"") -> list[bytes]:
     """Return the parts of a file of native code, which follow each other."""
     prologue = artefact.program.prologue
     tables = [] if prologue is None else [np.asarray(table, order="C") for table in prologue.constants.values()]
-    sections = [np.frombuffer(artefact.image, dtype=np.uint8), *tables, *artefact.program.constants]
+    constants = [as_stored(array) for array in artefact.program.constants]
+    sections = [np.frombuffer(artefact.image, dtype=np.uint8), *tables, *constants]
     header = json.dumps(_header(artefact, sections) | {"attachment": len(attachment)}).encode()
     header += b" " * (-(PROLOGUE_BYTES + len(header)) % ALIGNMENT)
     parts = [header]
