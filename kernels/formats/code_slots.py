@@ -65,7 +65,7 @@ GREATEST_SCALE: Final = 32767
 """The scale of a unit as a multiple of a share of the output's largest."""
 
 PANELS_AT_ONCE: Final = 64
-"""Panels that are packed together, to save memory."""
+"""Panels that are packed or read together, to save memory."""
 
 HEAD_WORDS: Final = 4 * PANEL_WIDTH
 """Numbers of the panel's outputs (-1 for none), their factors and biases, even outputs first; steps before its own."""

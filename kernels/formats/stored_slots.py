@@ -12,7 +12,18 @@ from typing import Final, NamedTuple, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from .code_slots import DENSE_BIT, DENSE_LINES, LINE, LOOKED_UP, MIDDLE, PANEL_WIDTH, STEP_BYTES, UNIT, PackedSlots
+from .code_slots import (
+    DENSE_BIT,
+    DENSE_LINES,
+    LINE,
+    LOOKED_UP,
+    MIDDLE,
+    PANEL_WIDTH,
+    PANELS_AT_ONCE,
+    STEP_BYTES,
+    UNIT,
+    PackedSlots,
+)
 
 STORED: Final = np.dtype("V16")
 """The type of the array for files, which no other one has."""
@@ -23,9 +34,6 @@ FOUR_BITS: Final = 15
 
 DENSE_KEY: Final = 15
 """The key of a block all of whose weights are stored; that of another one is the number of its steps."""
-
-PANELS_AT_ONCE: Final = 64
-"""Panels that are read together, to save memory."""
 
 Bytes = NDArray[np.uint8]
 
