@@ -49,6 +49,24 @@ def axes_of_code(model: onnx_ir.Model, waiting: int) -> Axes:
     return best
 
 
+def axes_of_all(model: onnx_ir.Model) -> Axes:
+    """Return the axes whose sizes all of a model needs to be native code, as few as possible; none if none help."""
+    for axes in axes_in_question(dims_of(model)):
+        if axes and _is_native_with(model, axes):
+            return axes
+    return {}
+
+
+def _is_native_with(model: onnx_ir.Model, axes: Axes) -> bool:
+    copy = model.clone()
+    state_sizes(copy, dict.fromkeys(words_of(axes), TRIED))
+    try:
+        import_model(copy, foreign="prologue")
+    except ModelError:
+        return False
+    return True
+
+
 def _waiting_with(model: onnx_ir.Model, axes: Axes) -> int:
     copy = model.clone()
     state_sizes(copy, dict.fromkeys(words_of(axes), TRIED))

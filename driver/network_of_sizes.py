@@ -11,13 +11,14 @@ from typing_extensions import override
 
 from ..dialect.reports.layer_report import Report
 from ..frontend.errors import UnsupportedModelError
+from ..frontend.folding.known_sizes import KNOWN_SIZE
 from ..frontend.import_model import Source
 from ..frontend.operators.on_images.windows import KNOWN_IMAGES
 from ..frontend.reading.axis_names import Axes, sizes_of
 from ..frontend.reading.model_source import read_model
 from ..runtime.bound_call import BoundCall
 from ..runtime.network import Floats, Network, NodeArg
-from .axes_of_code import axes_of_code
+from .axes_of_code import axes_of_all, axes_of_code
 from .stated_sizes import with_sizes
 
 MOST_SIZES: Final = 8
@@ -124,7 +125,7 @@ class NetworkOfSizes(Network):
 
 
 def compiled_for_sizes(source: Source, making: Making, threads: int) -> Network:
-    """Return a network; of sizes, where its layers on images need to know what calls choose.
+    """Return a network; of sizes, where layers on images, a softmax, say, need to know what calls choose.
 
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
@@ -132,10 +133,12 @@ def compiled_for_sizes(source: Source, making: Making, threads: int) -> Network:
     try:
         return making(source)
     except UnsupportedModelError as error:
-        if KNOWN_IMAGES not in str(error):
+        waits_for_image, waits = (words in str(error) for words in (KNOWN_IMAGES, KNOWN_SIZE))
+        if not waits_for_image and not waits:
             raise
         model = read_model(source)
-        axes = axes_of_code(model, waiting=1)
+        axes = axes_of_code(model, waiting=1) if waits_for_image else None
+        axes = axes or axes_of_all(model)
         if not axes:
             raise
     return NetworkOfSizes(model, making, threads, axes)

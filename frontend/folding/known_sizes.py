@@ -1,6 +1,7 @@
 """Sizes of values that are known while the graph is read, in the dialect's symbolic sizes."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from xdsl.ir import Operation, SSAValue
 
@@ -8,6 +9,9 @@ from ...dialect.ops.movement import INFERRED, TargetShapeAttr, copied
 from ...dialect.shape_inference import result_shapes
 from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape
 from ...dialect.tensors import DYNAMIC, shape_of
+
+KNOWN_SIZE: Final = "known size"
+"""What a message says that a node expects of an axis whose size calls choose."""
 
 
 def extent_of(size: Size) -> int:

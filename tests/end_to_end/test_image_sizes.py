@@ -198,6 +198,25 @@ def test_a_compiled_network_makes_code_for_each_size_when_it_comes() -> None:
         network.run(None, {"x": np.zeros((1, 3), np.float32)})
 
 
+def test_a_compiled_network_makes_code_for_axes_that_softmax_and_signals_need() -> None:
+    """A free axis is normalised, another one is padded: neither is an image."""
+    text = """
+        <ir_version: 8, opset_import: ["" : 17]>
+        weights (float[batch,heads,length] x, float[batch,time] signal) => (float[batch,heads,length] y, float[] z)
+        <int64[4] pads = {0, 3, 0, 2}>
+        { y = Softmax(x)  a = Pad<mode = "reflect">(signal, pads)  z = Relu(a) }
+    """
+    model = onnx.parser.parse_model(text)
+    model.graph.output[1].type.tensor_type.ClearField("shape")
+    network, plain, rng = redpebble.compile(model), plain_session(model, 1), np.random.default_rng(0)
+    for batch, length, time_steps in ((1, 5, 9), (0, 5, 9), (3, 5, 9), (2, 17, 4)):
+        x = rng.standard_normal((batch, 3, length)).astype(np.float32)
+        feeds = {"x": x, "signal": rng.standard_normal((batch, time_steps)).astype(np.float32)}
+        for found, wanted in zip(network.run(None, feeds), plain.run(None, feeds), strict=True):
+            assert found.shape == wanted.shape
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("word", ["?", "None", "-1", ""])
 def test_words_that_stand_for_an_unknown_size_are_no_names(word: str) -> None:
     """Paddle calls the batch -1 and both sizes of an image `?`: they need not be equal."""

@@ -14,10 +14,11 @@ from xdsl.ir import SSAValue
 
 from ....dialect.attributes.resampling import OUTSIDE, ResamplingAttr
 from ....dialect.ops.images import Resample2dOp, image_shape
+from ....dialect.symbolic_sizes import ONE, SymbolicShape
 from ....dialect.tensors import shape_of
 from ...folding.known_sizes import is_known
 from ..conversion import Conversion, Converter, NotCovered
-from .windows import check_pixels, image_of
+from .windows import check_pixels, checked_image, image_of
 
 Places = NDArray[np.float32]
 
@@ -29,6 +30,8 @@ ROUNDINGS: Final[Mapping[str, Callable[[Places], Places]]] = MappingProxyType(
         "ceil": np.ceil,
     }
 )
+
+SIGNAL_RANK: Final = 2
 
 MOST_ALONG: Final = 1 << 20
 """Pixels of a row or a column of a result."""
@@ -189,11 +192,16 @@ def _both(x: SSAValue, pairs: Sequence[ResamplingAttr]) -> tuple[ResamplingAttr,
 
 
 def _convert_pad(conversion: Conversion) -> Sequence[SSAValue]:
-    x, mode = image_of(conversion), conversion.text("mode", "constant")
-    rank, fill = len(shape_of(x)), 0.0
+    """Return a padded image; in `compile`, signals [N, W] are images of one channel and one row."""
+    x, mode, fill = conversion.tensor(0), conversion.text("mode", "constant"), 0.0
+    given = shape_of(x)
     pads = conversion.integer_list("pads") if conversion.opset < 11 else conversion.integers(1)
-    if pads is None or len(pads) != 2 * rank or conversion.has_input(3):
+    if pads is None or len(pads) != 2 * len(given) or conversion.has_input(3):
         raise NotCovered("expected constant pads for all axes, got computed ones, or of some axes")
+    if len(given) == SIGNAL_RANK and conversion.scope.all_native:
+        x, pads = conversion.reshape(x, _with_channel(conversion, x)), (pads[0], 0, pads[1], pads[2], 0, pads[3])
+    x = checked_image(x)
+    rank = len(shape_of(x))
     if any(pads[axis] or pads[rank + axis] for axis in (0, 1)):
         raise NotCovered(f"expected pads of pixels alone, got {list(pads)}")
     if mode == "constant":
@@ -204,7 +212,14 @@ def _convert_pad(conversion: Conversion) -> Sequence[SSAValue]:
     ]
     if 0 in (pair.size for pair in pairs) or 0 in image_shape(x):
         raise NotCovered("expected an image with pixels, got one of which nothing is left")
-    return [conversion.emit(Resample2dOp(x, *_both(x, pairs), fill)).result]
+    result = conversion.emit(Resample2dOp(x, *_both(x, pairs), fill)).result
+    sizes = conversion.sizes(result)
+    return [result if rank == len(given) else conversion.reshape(result, (sizes[0], sizes[-1]))]
+
+
+def _with_channel(conversion: Conversion, x: SSAValue) -> SymbolicShape:
+    samples, *rest = conversion.sizes(x)
+    return (samples, ONE, *rest)
 
 
 def _fill(conversion: Conversion) -> float:
