@@ -20,6 +20,8 @@ any function of two answers. A batch is a mapping of keyword arguments, a tuple 
 
 `quantize(module, data)` lets layers compute as if with eight bits while they are trained, as their int8 form will.
 
+`distil_model(sparse, dense, data)` does that to ONNX files; `OnnxModule(file)` is one as a module.
+
 `register_sparsifier`, `register_structure` and `register_loss` each give one of your own a name.
 
 ```
@@ -33,8 +35,11 @@ speed, prices   densities and depth for a speed, predicted times       speed.py,
 losses          what a student is to learn                             losses.py
 checkpoints     trainings that go on                                   checkpoints.py, progress.py
 depth           whole blocks                                           depth.py
+distil_model    ONNX models, as modules of torch and back              distil_models.py, imported/
 ```
 """
+
+from typing import TYPE_CHECKING
 
 from .depth import blocks_of, drop_layers
 from .distil import distil
@@ -48,6 +53,10 @@ from .report import PruneReport
 from .sparsifiers import register_sparsifier
 from .structures import Sparsity, Structure, register_structure
 
+if TYPE_CHECKING:
+    from .distil_models import distil_model
+    from .imported.module import OnnxModule
+
 __all__ = [
     "Answer",
     "Embedding",
@@ -55,6 +64,7 @@ __all__ = [
     "History",
     "Labels",
     "Logits",
+    "OnnxModule",
     "PruneReport",
     "Similarity",
     "Sparsity",
@@ -62,6 +72,7 @@ __all__ = [
     "apply_masks",
     "blocks_of",
     "distil",
+    "distil_model",
     "drop_layers",
     "keep_zeros",
     "mask_of",
@@ -73,3 +84,13 @@ __all__ = [
     "register_structure",
     "remove_masks",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load what reads ONNX where it is asked for: all else needs torch alone."""
+    homes = {"OnnxModule": "imported.module", "distil_model": "distil_models"}
+    if name not in homes:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f".{homes[name]}", __name__), name)

@@ -5,6 +5,7 @@ embedding    1 - cosine of pooled embeddings
 similarity   KL of each sample's similarities to the others of the batch: who is whose neighbour
 hidden       mean square by which hidden states differ over the teacher's variance, of three blocks each
 logits       KL of the distributions over classes or next tokens
+outputs      mean square by which all floating outputs differ, over their variance
 labels       the module's own loss where it answers one, or cross-entropy (mean square of floats) with batch["labels"]
 ```
 
@@ -43,12 +44,12 @@ class Answer:
                 return found
         return first_tensor(self.output)
 
-    @property
-    def tokens(self) -> Tensor:
-        """The mask of tokens [samples, tokens, 1] as floats; ones where the batch has none."""
+    def tokens_of(self, states: Tensor) -> Tensor:
+        """Return the mask of tokens [samples, tokens, 1] for states; ones where the batch has none of their shape."""
         mask = token_mask(self.batch)
-        states = self.states[0] if self.states else self.tensor
-        return states.new_ones((*states.shape[:-1], 1)) if mask is None else mask[..., None].to(states.dtype)
+        if mask is None or mask.shape != states.shape[:-1]:
+            return states.new_ones((*states.shape[:-1], 1))
+        return mask[..., None].to(states.dtype)
 
     def pooled(self, pool: "Pool") -> Tensor:
         """Return embeddings [samples, features] in float32."""
@@ -139,11 +140,10 @@ class Hidden:
         return [ours[number - 1] for number, _ in pairs], [theirs[number - 1] for _, number in pairs]
 
     def __call__(self, student: Answer, teacher: Answer) -> Tensor:
-        total, mask = torch.zeros((), device=student.tensor.device), teacher.tokens.float()
-        rows = mask.sum().clamp(min=1)
+        total = torch.zeros((), device=student.tensor.device)
         for ours, theirs in zip(student.states, teacher.states, strict=True):
-            wanted = theirs.float()
-            axes = tuple(range(wanted.dim() - 1))
+            wanted, mask = theirs.float(), teacher.tokens_of(theirs).float()
+            axes, rows = tuple(range(wanted.dim() - 1)), mask.sum().clamp(min=1)
             centred = (wanted - (wanted * mask).sum(axes) / rows) * mask
             moved = (ours.float() - wanted) * mask
             total = total + moved.square().sum() / centred.square().sum().clamp(min=1e-12)
@@ -165,6 +165,34 @@ class Logits:
         else:
             mean = divergence.mean()
         return self.temperature**2 * mean
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Mean square by which floating outputs differ over their variance: what `prune` calls lost."""
+
+    def __call__(self, student: Answer, teacher: Answer) -> Tensor:
+        pairs = list(zip(_floats(student.output), _floats(teacher.output), strict=True))
+        losses = [_variance_lost(ours.float(), theirs.float()) for ours, theirs in pairs]
+        return torch.stack(losses).mean()
+
+
+def _floats(output: Output) -> list[Tensor]:
+    """Return the floating tensors of an output; keys and values that decoders hand on are none."""
+    if isinstance(output, torch.Tensor):
+        return [output] if output.is_floating_point() else []
+    if isinstance(output, Mapping):
+        named = cast("Mapping[str, Output]", output)
+        return [one for name, value in named.items() if not name.startswith("present") for one in _floats(value)]
+    if isinstance(output, tuple | list):
+        return [one for value in cast("Sequence[Output]", output) for one in _floats(value)]
+    return []
+
+
+def _variance_lost(ours: Tensor, theirs: Tensor) -> Tensor:
+    rows = theirs.reshape(-1, theirs.shape[-1] if theirs.dim() > 1 else 1)
+    variance = (rows - rows.mean(0)).square().sum()
+    return (ours - theirs).square().sum() / variance.clamp(min=1e-12)
 
 
 @dataclass(frozen=True)
@@ -195,6 +223,7 @@ LOSSES: Final[dict[str, Callable[[], Loss]]] = {
     "similarity": Similarity,
     "hidden": Hidden,
     "logits": Logits,
+    "outputs": Outputs,
     "labels": Labels,
 }
 

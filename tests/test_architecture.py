@@ -66,6 +66,7 @@ ONLY_IN: dict[str, set[str]] = {
         "ort",
         "models",
         "pruning",
+        "pytorch",
         "training",
         "bench",
         "tools",

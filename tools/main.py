@@ -197,6 +197,51 @@ def prune(
     prune_and_print(PruneFiles(model, data, output, report, labels), options)
 
 
+# The command line of `distil`.
+
+
+def distil(
+    model: ModelPath,
+    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The trained model.", callback=new_model)],
+    data: Annotated[Path, typer.Option(metavar="DATA.npz", help="Samples, an array for each input by its name.")],
+    teacher: Annotated[Path | None, typer.Option(metavar="DENSE.onnx", help="The model to learn from.")] = None,
+    labels: Annotated[str, typer.Option(metavar="NAME", help="The array of the data with the labels.")] = "",
+    validate: Annotated[
+        Path | None, typer.Option(metavar="V.npz", help="Other samples to measure on; default: an eighth of the data.")
+    ] = None,
+    loss: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:W]", help="embedding, similarity, hidden, logits, outputs or labels, and its weight."
+        ),
+    ] = None,
+    metric: Annotated[str, typer.Option(help="quality, accuracy, recall@k, perplexity or cer.")] = "quality",
+    seconds: Annotated[float | None, typer.Option(help="Time to train.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Batches to train on.")] = None,
+    epochs: Annotated[int, typer.Option(help="Passes over the data where neither is said.")] = 3,
+    batch: Annotated[int, typer.Option(help="Samples of a step.")] = 32,
+    rate: Annotated[float, typer.Option("--lr", help="Peak learning rate.")] = 1e-3,
+    patience: Annotated[int, typer.Option(help="Measurements without gain before a stop; 0: never.")] = 5,
+    checkpoint: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where a training is kept, and goes on from.")
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="Rows of a call that the speed is predicted for.")] = None,
+    threads: Annotated[int, typer.Option(help="Threads to train on.")] = 1,
+    seed: Seed = 0,
+    report: ReportPath = None,
+) -> None:
+    """Train what a pruned encoder, decoder or network of images has left, by what the dense model answers.
+
+    Zeros stay zeros, and quantized weights keep their scales. Needs torch; a GPU is used where torch sees one. The
+    weights that are best on samples that were held out are kept, and onnxruntime measures them.
+    """
+    from .distil_commands import DistilFiles, DistilNumbers, distil_and_print
+
+    files = DistilFiles(model, data, output, teacher, validate, labels or None, checkpoint, report)
+    numbers = DistilNumbers(metric, steps, seconds, epochs, batch, rate, patience or None, rows, threads, seed)
+    distil_and_print(files, loss or [], numbers)
+
+
 # The commands about what is kept on disk: `redpebble cache show`, `redpebble cache clean` and `redpebble tune`.
 
 
@@ -519,7 +564,7 @@ def zoo(
     write_zoo_model(spec, output or target, seed, report)
 
 
-for _command in (check, bench, tune, prune, finetune, explain, schedule, partition, run, simulate):
+for _command in (check, bench, tune, prune, distil, finetune, explain, schedule, partition, run, simulate):
     app.command()(_command)
 app.add_typer(cache_app, name="cache")
 

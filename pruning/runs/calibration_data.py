@@ -37,12 +37,12 @@ def batches_of(graph: onnx.GraphProto, feeds: Feeds | Iterable[Feeds]) -> list[F
     match feeds:
         case Mapping():
             whole = cast("Feeds", feeds)
-            _check(inputs, whole)
+            check_feeds(inputs, whole)
             batches = _by_lengths(inputs, whole) or _cut(inputs, whole)
         case _:
             batches = list(feeds)
             for batch in batches:
-                _check(inputs, batch)
+                check_feeds(inputs, batch)
     if not batches or not all(value.size for batch in batches for value in batch.values()):
         raise ValueError("expected some hundred samples in the data, got none")
     return batches
@@ -90,7 +90,12 @@ def _cut(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> list[Feeds]:
     return [{name: value[start : start + size] for name, value in feeds.items()} for start in starts]
 
 
-def _check(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> None:
+def check_feeds(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> None:
+    """Check that there is an array of the right type and shape for each input, with finite values.
+
+    Raises:
+        ValueError: there is not.
+    """
     names = [value.name for value in inputs]
     if sorted(feeds) != sorted(names):
         held = ", ".join(sorted(feeds)) or "none"
