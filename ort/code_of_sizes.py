@@ -7,18 +7,22 @@ code in the cache             ->  a session, made here in some milliseconds, whi
 ```
 """
 
+import atexit
 import os
+import sys
+from _thread import start_new_thread
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from threading import Event, Lock, Thread, main_thread
+from threading import Event, Lock
 from typing import Final, NamedTuple
 
 import onnxruntime
 
 from ..foundation.log import LOG
-from .compiling_process import POLL_SECONDS, CompilingProcess
+from .compiling_process import CompilingProcess
 from .counters import count
 from .custom_ops.node import one_line
 from .session_arguments import Sizes, Wanted
@@ -50,6 +54,14 @@ EAGER_SIZES: Final = 8
 MOST_REQUESTS: Final = 256
 """Sizes that wait at a time: what comes once is forgotten."""
 
+LINGER_SECONDS: Final = 30.0
+"""Time without requests after which the thread that makes code, and the process that compiles for it, end."""
+
+POLL_SECONDS: Final = 0.1
+
+SWITCH_SECONDS: Final = 1e-4
+"""Time for which the thread that opens a session keeps Python from calls: they may take no longer themselves."""
+
 
 class CodeOfSizes:
     """Sessions for one size each, and the sizes that calls wait for; calls may come from any thread."""
@@ -68,9 +80,12 @@ class CodeOfSizes:
         """Sizes that code was made for so far."""
 
     def _begin_in_process(self) -> None:
-        """Begin without a worker, also in a process that was forked, where a thread that is gone may hold the lock."""
+        """Begin without a thread, also in a process that was forked, where one that is gone may hold the lock."""
         self._lock, self._process = Lock(), os.getpid()
-        self._worker: Thread | None = None
+        self._compiling = CompilingProcess(self._source, self._wanted)
+        self._requested, self._idle, self._has_ended = Event(), Event(), Event()
+        for event in (self._idle, self._has_ended):
+            event.set()
 
     def of(self, key: Key) -> onnxruntime.InferenceSession | None:
         """Return the session for these sizes; None where there is none, which may be made for later calls."""
@@ -90,11 +105,14 @@ class CodeOfSizes:
         self._requests[key] = self._requests.pop(key, 0) + 1
         if len(self._requests) > MOST_REQUESTS:
             self._requests.popitem(last=False)
-        is_served = self._worker is not None and self._worker.is_alive()
-        if not is_served and self._next_request() is not None:
-            # no daemon: it ends with the main thread, and never within native code that is being torn down
-            self._worker = Thread(target=self._serve, name="redpebble code of sizes", daemon=False)
-            self._worker.start()
+        if self._next_request() is None:
+            return
+        self._idle.clear()
+        self._requested.set()
+        if self._has_ended.is_set():
+            self._has_ended.clear()
+            serving().add(self)
+            start_new_thread(self._serve, ())  # as `Thread` does, but for waiting here until a core begins with it
 
     def prepare(self, key: Key) -> None:
         """Make the session for these sizes, in this thread.
@@ -115,15 +133,18 @@ class CodeOfSizes:
     def close(self) -> None:
         """Make no further code, and end what is being made."""
         self._is_closed.set()
+        self._compiling.interrupt()
+        self._requested.set()
+
+    def close_at_exit(self) -> None:
+        """Make no further code, and return when no thread is within native code that is about to be torn down."""
+        self.close()
+        if self._process == os.getpid():
+            self._has_ended.wait()
 
     def wait(self) -> None:
         """Wait until nothing is requested: for tests, and for measurements."""
-        worker = self._worker
-        if worker is not None:
-            worker.join()
-
-    def _is_over(self) -> bool:
-        return self._is_closed.is_set() or not main_thread().is_alive()
+        self._idle.wait()
 
     def _next_request(self) -> Key | None:
         """Return the size that was called most often, the latest of several; None where all may wait."""
@@ -135,12 +156,14 @@ class CodeOfSizes:
 
     def _next(self) -> Key | None:
         with self._lock:
-            key = None if self._is_over() else self._next_request()
+            key = None if self._is_closed.is_set() else self._next_request()
             if key is None:
-                self._worker = None
+                self._requested.clear()
+                self._idle.set()
             return key
 
     def _keep(self, key: Key, session: onnxruntime.InferenceSession | None) -> None:
+        dropped: list[onnxruntime.InferenceSession | None] = []  # which takes longer than a call may wait for the lock
         with self._lock:
             self._met += 1
             self._requests.pop(key, None)
@@ -148,37 +171,52 @@ class CodeOfSizes:
             self._sessions.move_to_end(key)
             self._last = key
             while sum(kept is not None for kept in self._sessions.values()) > self._most:
-                self._sessions.popitem(last=False)
+                dropped.append(self._sessions.popitem(last=False)[1])
             if len(self._sessions) > MOST_REQUESTS:
-                self._sessions.popitem(last=False)
+                dropped.append(self._sessions.popitem(last=False)[1])
 
     def _serve(self) -> None:
-        """Serve requests until there are none."""
-        process, turn = CompilingProcess(self._source, self._wanted), _turn(self._process)
+        """Serve requests until there are none for a while."""
+        turn = _turn(self._process)
         try:
-            while (key := self._next()) is not None:
-                if self._take(turn):
+            while (key := self._next()) is not None or not self._ends():
+                if key is not None and self._take(turn):
                     try:
-                        self._serve_request(process, key)
+                        self._serve_request(key)
                     finally:
                         turn.release()
-        finally:
-            process.end()
+        finally:  # whatever happens, the interpreter waits for this at exit
+            self._has_ended.set()
+
+    def _ends(self) -> bool:
+        """Wait for a request, and end where there is none for a while, or where code is wanted no more."""
+        if not self._is_closed.is_set():
+            self._requested.wait(LINGER_SECONDS)
+        with self._lock:
+            if self._requested.is_set() and not self._is_closed.is_set():
+                return False
+            idle, self._compiling = self._compiling, CompilingProcess(self._source, self._wanted)
+            self._idle.set()
+            self._has_ended.set()
+            serving().discard(self)
+        idle.end()
+        return True
 
     def _take(self, turn: Lock) -> bool:
         """Wait for other sessions of this process to have compiled; return False where code is wanted no more."""
-        while not self._is_over():
+        while not self._is_closed.is_set():
             if turn.acquire(timeout=POLL_SECONDS):
                 return True
         return False
 
-    def _serve_request(self, process: CompilingProcess, key: Key) -> None:
+    def _serve_request(self, key: Key) -> None:
         """Make what is requested; the request is left where code is wanted no more."""
         words, made = ", ".join(f"{name}={size}" for name, size in key), None
         try:
-            if not self._opening.is_cached(dict(key)) and not process.compile(key, self._is_over):
+            if not self._opening.is_cached(dict(key)) and not self._compiling.compile(key, self._is_closed.is_set):
                 return
-            made = self._opening.make(dict(key))
+            with _short_turns():
+                made = self._opening.make(dict(key))
         except Exception as error:  # whatever it is, onnxruntime runs these sizes
             LOG.warning("inputs of %s stay with onnxruntime: %s", words, one_line(error))
         else:
@@ -192,6 +230,30 @@ def _turn(process: int) -> Lock:
     """Return the lock of what compiles in the background of a process: one size at a time, of all sessions."""
     del process
     return Lock()
+
+
+@cache
+def serving() -> "set[CodeOfSizes]":
+    """Return what has a thread in this process; at exit there is none any more."""
+    found: set[CodeOfSizes] = set()
+
+    def close() -> None:
+        for code in [*found]:
+            code.close_at_exit()
+
+    atexit.register(close)
+    return found
+
+
+@contextmanager
+def _short_turns() -> Generator[None]:
+    """Let calls of other threads have Python soon; one thread of a process does this at a time (`_turn`)."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(min(usual, SWITCH_SECONDS))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def _bytes_of(source: str | bytes | None) -> int:

@@ -4,8 +4,6 @@ It fills the cache of the user. Requests are lines of JSON, the sizes of axes by
 """
 
 import json
-import os
-import select
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,8 +11,6 @@ from typing import IO, Final
 
 from ..foundation.log import LOG
 from .session_arguments import Wanted
-
-POLL_SECONDS: Final = 0.1
 
 MODULE: Final = f"{__package__}.compile_sizes"
 
@@ -32,23 +28,25 @@ class CompilingProcess:
     def compile(self, sizes: tuple[tuple[str, int], ...], is_over: Callable[[], bool]) -> bool:
         """Have code for certain sizes in the cache; return False where `is_over` has become true before.
 
-        Where no process can be started there is none afterwards.
+        Where no process can be started there is none afterwards. `interrupt` makes an end of it, from another thread.
 
         Raises:
             RuntimeError: the process ended, or says why there can be none.
         """
         if self._process is None and self._can_start:
             self._start()
+        if is_over():
+            return False
         if self._process is None:
             return True
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
             _send(self._process.stdin, dict(sizes))
-            reply = _line(self._process.stdout, is_over)
+            reply = _line(self._process.stdout)
         except BrokenPipeError:
             reply = b""
-        if reply is None:
+        if is_over():
             return False
         if not reply.endswith(b"\n"):
             code = self._process.wait()
@@ -59,8 +57,14 @@ class CompilingProcess:
             raise RuntimeError(error)
         return True
 
+    def interrupt(self) -> None:
+        """End the process while `compile` waits for it: files in the cache are complete or absent."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def end(self) -> None:
-        """End the process, whatever it does: files in the cache are complete or absent."""
+        """End the process, whatever it does."""
         if self._process is None:
             return
         self._process.kill()
@@ -96,15 +100,12 @@ def _send(pipe: IO[bytes], message: object) -> None:
     pipe.write(json.dumps(message).encode() + b"\n")
 
 
-def _line(pipe: IO[bytes], is_over: Callable[[], bool]) -> bytes | None:
-    """Return a line that a process writes, without its end where the process ends first; None where it `is_over`."""
+def _line(pipe: IO[bytes]) -> bytes:
+    """Return a line that a process writes, without its end where the process ends first.
+
+    To look for it now and then would take Python from calls that run meanwhile.
+    """
     found = b""
-    while not found.endswith(b"\n"):
-        if is_over():
-            return None
-        if select.select([pipe], [], [], POLL_SECONDS)[0]:
-            part = os.read(pipe.fileno(), 1 << 16)
-            if not part:
-                break
-            found += part
+    while not found.endswith(b"\n") and (part := pipe.read(1 << 16)):
+        found += part
     return found

@@ -206,7 +206,8 @@ def _ways(model: "Source", wanted: Wanted, made: list[str]) -> "Iterator[_Ready]
 
     The keys of code that was compiled on the way are added to `made`.
     """
-    if holds_networks(model):
+    # of a model that gets sizes this was found out before
+    if not wanted.sizes and holds_networks(model):
         yield _Ready(_as_it_is(model))
         return
     folder, path = default_folder(), _place(model, wanted)

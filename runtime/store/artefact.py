@@ -8,6 +8,7 @@ and the SHA-256 of all weights took longer than the rest of loading them.
 """
 
 import json
+import math
 import os
 import platform
 import struct
@@ -136,7 +137,6 @@ def sealed_in(file: RawIOBase, name: str) -> "Sealed":
             raise ArtefactError(f"{name} is damaged: it ends after {begin} of {size} bytes")
         checksum = zlib.crc32(data[max(begin, PROLOGUE_BYTES) : begin + count].data, checksum)
         begin += count
-    data.flags.writeable = False
     return _checked(data, name, checksum)
 
 
@@ -277,11 +277,12 @@ def _report(json_report: Json) -> Report:
 def _arrays(data: NDArray[np.uint8], descriptions: Json) -> list[NDArray[np.generic]]:
     """Return the arrays that lie one after the other."""
     arrays: list[NDArray[np.generic]] = []
+    dtypes: dict[str, np.dtype[np.generic]] = {name: np.dtype(name) for name, _ in descriptions}
     offset = 0
-    for dtype_name, shape in descriptions:
-        dtype: np.dtype[np.generic] = np.dtype(dtype_name)
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        arrays.append(data[offset : offset + size].view(dtype).reshape(shape))
+    for name, shape in descriptions:
+        # a network of images has a thousand arrays, and its session is opened amid calls
+        arrays.append(np.ndarray(shape, dtypes[name], data, offset))
+        size = math.prod(shape) * dtypes[name].itemsize
         offset += size + -size % ALIGNMENT
     return arrays
 
