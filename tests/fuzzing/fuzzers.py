@@ -10,6 +10,7 @@ from tests.fuzzing import (
     random_layers,
     random_masks,
     random_models,
+    random_recurrences,
     sessions,
 )
 
@@ -20,6 +21,7 @@ FUZZERS = (
     random_layers.IMAGES,
     random_layers.QUANTIZED,
     random_layers.AGGREGATIONS,
+    random_recurrences.RECURRENCES,
     damaged_models.MODELS,
     networks_in_use.CACHES,
     networks_in_use.CALLING,

@@ -41,7 +41,7 @@ def draw_quantized(seed: int, folder: Path) -> None:
     with TemporaryDirectory() as made:
         model = quantized(floats, Path(made), form, kind, weights, per_channel=bool(rng.random() < 0.4))
     exact = activation in EXACT and multiplies_bytes(host_target())
-    _write(folder, model, rng, 0.0 if exact else STEPS)
+    write(folder, model, rng, 0.0 if exact else STEPS)
     for batch in {1, int(rng.integers(0, 70))}:
         x = rng.standard_normal((batch, sizes[0])) * one_of(rng, (0.1, 1.0, 100.0))
         np.savez(folder / f"feeds-{batch:02}.npz", x=x.astype(np.float32))
@@ -123,7 +123,7 @@ def draw_aggregations(seed: int, folder: Path) -> None:
     """A graph network with values of its nodes."""
     rng = np.random.default_rng(seed)
     drawn, features = DrawnGraph(rng), one_of(rng, (1, 5, 16, 40))
-    _write(folder, drawn.model(features), rng, RTOL)
+    write(folder, drawn.model(features), rng, RTOL)
     np.savez(folder / "feeds-0.npz", x=rng.standard_normal((drawn.count, features)).astype(np.float32))
 
 
@@ -133,12 +133,13 @@ def draw_images(seed: int, folder: Path) -> None:
     drawn = random_images.DrawnImages(rng)
     model = drawn.net.model(*drawn.outputs())
     random_images.forget_sizes(model, rng)
-    _write(folder, model, rng, RTOL)
+    write(folder, model, rng, RTOL)
     for batch in {1, int(rng.integers(0, 10))}:
         np.savez(folder / f"feeds-{batch:02}.npz", allow_pickle=False, **drawn.net.images(batch))
 
 
-def _write(folder: Path, model: onnx.ModelProto, rng: np.random.Generator, tolerance: float) -> None:
+def write(folder: Path, model: onnx.ModelProto, rng: np.random.Generator, tolerance: float) -> None:
+    """Write a model, and how it is to be compiled and compared."""
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     chosen = {"target": one_of(rng, list(HERE)), "threads": int(rng.integers(1, 4)), "tolerance": tolerance}
     (folder / "settings.json").write_text(json.dumps(chosen))
@@ -166,6 +167,8 @@ def check(folder: Path) -> str:
             expected = right.run(feeds)
         except OracleError:
             continue  # it refuses a batch of 0 here and there
+        if not all(np.isfinite(one).all() for one in expected):
+            continue  # states that grow without bounds
         spoiled = {name: np.full_like(array, np.nan if array.dtype.kind == "f" else 0) for name, array in feeds.items()}
         session.run(None, spoiled)  # memory that is used again may hold anything
         ways = {"session": session.run(None, feeds), "optimize": optimized.run(feeds)}
