@@ -1,6 +1,7 @@
 """The layers of a model whose weights can be pruned: products with one constant matrix that nothing else reads.
 
-A convolution is such a product for each place of its window.
+A convolution is such a product for each place of its window. A recurrence has two of them, of its inputs and of its
+states, each for all gates and directions at once.
 """
 
 from collections import Counter
@@ -13,6 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import GraphProto, NodeProto, numpy_helper
 
+from ..dialect.ops.recurrences import CELLS
 from .windows import Window
 
 Array = NDArray[np.float32]
@@ -26,7 +28,10 @@ SMALL: Final = 4096
 
 @dataclass(frozen=True)
 class PrunableLayer:
-    """A MatMul or Gemm with a constant weight [inputs, outputs], or a Conv, whose inputs are channels and taps."""
+    """A MatMul or Gemm with a constant weight [inputs, outputs], or a Conv, whose inputs are channels and taps.
+
+    Or one of the two weights of an LSTM, GRU or RNN, [directions, gates, inputs], as [inputs, directions * gates].
+    """
 
     name: str
     node: int
@@ -41,6 +46,10 @@ class PrunableLayer:
     outputs: int
     window: Window | None = None
     """The window of a convolution."""
+    shape: tuple[int, ...] | None = None
+    """The shape of the initializer of a recurrence."""
+    is_of_states: bool = False
+    """Whether it multiplies the states of a recurrence, which no run shows; `x` is what the recurrence reads."""
 
     @property
     def size(self) -> int:
@@ -49,7 +58,7 @@ class PrunableLayer:
 
     @property
     def reading(self) -> Reading:
-        return self.x, self.window
+        return (self.weight if self.is_of_states else self.x), self.window
 
     def matrix(self, stored: NDArray[np.float32]) -> Array:
         """Return a weight [inputs, outputs] from the initializer."""
@@ -58,6 +67,8 @@ class PrunableLayer:
     def stored(self, matrix: Array) -> Array:
         """Return the initializer of a weight [inputs, outputs]."""
         turned = np.ascontiguousarray(matrix.T if self.is_turned else matrix)
+        if self.shape is not None:
+            return turned.reshape(self.shape)
         return turned if self.window is None else turned.reshape(self.outputs, -1, *self.window.kernel)
 
     def rows(self, x: NDArray[np.float32], samples: int) -> Iterator[Array]:
@@ -84,23 +95,45 @@ def prunable_layers(graph: onnx.GraphProto, keep: Sequence[str] = ()) -> tuple[P
     reads.update(output.name for output in graph.output)
     # a product of two weights has no samples, and is one number for each run
     nodes = [(index, node) for index, node in enumerate(graph.node) if node.input and node.input[0] not in constants]
-    found = [_layer(index, node, weights) for index, node in nodes]
-    layers = {
-        layer.name: layer
-        for layer in found
-        if layer is not None and reads[layer.weight] == 1 and layer.weight not in overridable
-    }
+    found = [layer for index, node in nodes for layer in _layers(index, node, weights)]
+    layers = {layer.name: layer for layer in found if reads[layer.weight] == 1 and layer.weight not in overridable}
+    # a recurrence is named as a whole, or one of its weights
+    names = {layer.name: {layer.name, graph.node[layer.node].name} for layer in layers.values()}
     for name in keep:
-        if name not in layers:
+        if not any(name in own for own in names.values()):
             raise ValueError(f"layer to keep: expected one of {', '.join(layers) or 'none'}, got {name!r}")
-    return tuple(layer for name, layer in layers.items() if name not in keep and layer.size > SMALL)
+    return tuple(layer for name, layer in layers.items() if names[name].isdisjoint(keep) and layer.size > SMALL)
+
+
+def _layers(index: int, node: NodeProto, weights: Mapping[str, onnx.TensorProto]) -> Iterator[PrunableLayer]:
+    """Yield the layers of a node."""
+    if node.domain not in ("", "ai.onnx"):
+        return
+    if node.op_type in RECURRENCES:
+        yield from _recurrent_layers(index, node, weights)
+    elif node.op_type in ("MatMul", "Gemm", "Conv") and node.input[1] in weights:
+        layer = _layer(index, node, weights)
+        if layer is not None:
+            yield layer
+
+
+RECURRENCES: Final = tuple(facts.operator for facts in CELLS.values())
+
+OF_INPUTS, OF_STATES = "W", "R"
+"""Names of the weights of a recurrence, as ONNX has them."""
+
+
+def _recurrent_layers(index: int, node: NodeProto, weights: Mapping[str, onnx.TensorProto]) -> Iterator[PrunableLayer]:
+    for place, word in enumerate((OF_INPUTS, OF_STATES), 1):
+        weight = node.input[place]
+        if weight in weights and len(weights[weight].dims) == len("dgi"):
+            shape = tuple(weights[weight].dims)
+            size, name = (shape[2], shape[0] * shape[1]), f"{node.name or next(filter(None, node.output))}.{word}"
+            of_states = word == OF_STATES
+            yield PrunableLayer(name, index, node.input[0], weight, True, *size, shape=shape, is_of_states=of_states)
 
 
 def _layer(index: int, node: NodeProto, weights: Mapping[str, onnx.TensorProto]) -> PrunableLayer | None:
-    if node.domain not in ("", "ai.onnx") or node.op_type not in ("MatMul", "Gemm", "Conv"):
-        return None
-    if node.input[1] not in weights:
-        return None
     shape = weights[node.input[1]].dims
     flags = {attribute.name: attribute.i for attribute in node.attribute}
     is_conv = node.op_type == "Conv"

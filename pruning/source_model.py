@@ -17,7 +17,7 @@ from ..frontend.errors import UnsupportedModelError
 from ..frontend.fold_model import fold_model
 from ..frontend.reading.faults import reading
 from ..frontend.reading.model_source import Source, inline_layers, read_runnable_model
-from .layers import PrunableLayer, prunable_layers, weights_of
+from .layers import RECURRENCES, PrunableLayer, prunable_layers, weights_of
 
 Array = NDArray[np.float32]
 
@@ -59,9 +59,8 @@ class SourceModel:
             proto = onnx.ModelProto.FromString(path.read_bytes())
             layers = prunable_layers(proto.graph, keep)
             if not layers:
-                raise UnsupportedModelError(
-                    "expected MatMul, Gemm or Conv with a float32 weight, got no layer to prune"
-                )
+                known = ", ".join(("MatMul", "Gemm", "Conv", *RECURRENCES))
+                raise UnsupportedModelError(f"expected {known} with a float32 weight, got no layer to prune")
             dense = weights_of(proto.graph, layers, folder)
             _load_others(proto.graph, layers, folder)
         for layer in layers:

@@ -44,6 +44,6 @@ class CallSizes:
                     sizes, places = x.shape[2:], layer.window.places(x.shape[2:])
                     images[layer.name] = ImageSizes(len(x), prod(x.shape[1:]), sizes, places)
                 else:
-                    rows[layer.name] = x.size // layer.inputs
+                    rows[layer.name] = prod(x.shape[:-1])
             trace.advance(weights)
         return CallSizes(samples, rows, images)

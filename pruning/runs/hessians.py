@@ -30,9 +30,13 @@ class LayerInputs:
 def layer_inputs(layer: PrunableLayer, trace: Trace, dense: Trace | None) -> LayerInputs:
     """Return the sums of a layer of the next segment; `dense` is the run of the dense model, None where it is the same.
 
+    States of a recurrence, which are not seen, are taken to be equally large and independent: weights go by magnitude.
+
     Raises:
         ValueError: a value is NaN or infinite.
     """
+    if layer.is_of_states:
+        return LayerInputs(np.eye(layer.inputs, dtype=np.float32), None, layer.inputs)
     hessian, count = _mean((x, x) for x in trace.rows(layer))
     if not np.isfinite(hessian).all():
         raise ValueError(f"layer {layer.name}: expected finite values from the data, got NaN or infinity")

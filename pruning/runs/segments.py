@@ -108,7 +108,9 @@ def _described(name: str, value: Value) -> onnx.ValueInfoProto:
 
 
 def _segments(graph: onnx.GraphProto, layers: Sequence[PrunableLayer]) -> tuple[Segment, ...]:
-    by_node = {layer.node: layer for layer in layers}
+    by_node: dict[int, list[PrunableLayer]] = {}
+    for layer in layers:
+        by_node.setdefault(layer.node, []).append(layer)
     constants = {one.name for one in graph.initializer}
     depths = {value.name: 0 for value in graph.input if value.name not in constants}
     members: dict[int, list[int]] = {0: []}
@@ -121,7 +123,10 @@ def _segments(graph: onnx.GraphProto, layers: Sequence[PrunableLayer]) -> tuple[
 
 
 def _segment(
-    graph: onnx.GraphProto, nodes: Sequence[int], by_node: Mapping[int, PrunableLayer], depths: Mapping[str, int]
+    graph: onnx.GraphProto,
+    nodes: Sequence[int],
+    by_node: Mapping[int, Sequence[PrunableLayer]],
+    depths: Mapping[str, int],
 ) -> Segment:
     inside, own = {name for index in nodes for name in graph.node[index].output}, set(nodes)
     reads = dict.fromkeys(
@@ -133,5 +138,5 @@ def _segment(
     outputs = {output.name for output in graph.output}
     yields = dict.fromkeys(name for index in nodes for name in graph.node[index].output if name in outside | outputs)
     return Segment(
-        tuple(nodes), tuple(by_node[index] for index in nodes if index in by_node), tuple(reads), tuple(yields)
+        tuple(nodes), tuple(layer for index in nodes for layer in by_node.get(index, ())), tuple(reads), tuple(yields)
     )

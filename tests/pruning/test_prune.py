@@ -264,7 +264,9 @@ def test_options_that_mean_nothing_are_refused(name: str, model: ir.Model, data:
 
 def test_a_model_without_layers_is_refused() -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> none (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }'
-    with pytest.raises(UnsupportedModelError, match=r"expected MatMul, Gemm or Conv .*, got no layer to prune"):
+    with pytest.raises(
+        UnsupportedModelError, match=r"expected MatMul, Gemm, Conv, LSTM, GRU, RNN .*, got no layer to prune"
+    ):
         prune(onnx.parser.parse_model(text), {"x": samples(9)[:, :4]}, sparsity=0.5)
 
 
