@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .frontend.errors import UnsupportedModelError as UnsupportedModelError
     from .ort.any_model import session as session
     from .ort.counters import counters as counters
+    from .ort.predictor import Predictor as Predictor
     from .ort.provider.register import register as register
     from .ort.provider.register import unregister as unregister
     from .ort.session import get_library_path as get_library_path
@@ -41,6 +42,7 @@ __all__ = [
     "ModelError",
     "Network",
     "Optimized",
+    "Predictor",
     "RedpebbleError",
     "UnsupportedModelError",
     "__version__",
@@ -64,6 +66,7 @@ _HOMES = {
     "ModelError": "redpebble.frontend.errors",
     "Network": "redpebble.runtime.network",
     "Optimized": "redpebble.driver.compiler",
+    "Predictor": "redpebble.ort.predictor",
     "RedpebbleError": "redpebble.foundation.errors",
     "UnsupportedModelError": "redpebble.frontend.errors",
     "calibrate": "redpebble.tuning.machines",

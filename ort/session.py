@@ -20,6 +20,7 @@ from ..driver.model_digest import model_digest
 from ..export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, OP_TYPE
 from ..foundation.cache_folder import default_folder
 from ..foundation.log import LOG
+from ..foundation.one_at_a_time import one_at_a_time
 from ..foundation.threads import usable_threads
 from ..frontend.reading.axis_names import Axes, words_of
 from ..lowering.calls.network_table import IN_ONNXRUNTIME, network_table, symbols_of
@@ -210,22 +211,37 @@ def _ways(model: "Source", wanted: Wanted, made: list[str]) -> "Iterator[_Ready]
     if not wanted.sizes and holds_networks(model):
         yield _Ready(_as_it_is(model))
         return
-    folder, path = default_folder(), _place(model, wanted)
-    content = None if path is None else recalled(path)
-    note = None if path is None or content is None else _recalled_note(path)
-    if path is not None and content is not None and note is not None:
-        axes, taken = note
-        note_use(path)
-        if content:
-            LOG.info("the optimized model came from the cache, %s%s", folder, f"; {taken}" if taken else "")
-            count("models_from_cache")
-        else:
-            _tell_nothing_taken("no layer is taken, as was found before", axes, wanted)
-        yield _Ready(content or _as_it_is(model), not content, is_recalled=bool(content), axes=axes)
-    ready = _made_ready(model, path, wanted, made)
+    path = _place(model, wanted)
+    found = _recalled_ready(model, path, wanted)
+    if found is not None:
+        yield found
+    with one_at_a_time(path):
+        # another process may have made it while this one waited
+        ready = _recalled_ready(model, path, wanted) if found is None else None
+        if ready is None:
+            ready = _made_ready(model, path, wanted, made)
     yield ready
+    if ready.is_recalled:
+        ready = _made_ready(model, path, wanted, made)
+        yield ready
     if not ready.is_original:
         yield _Ready(_as_it_is(model), axes=ready.axes)
+
+
+def _recalled_ready(model: "Source", path: Path | None, wanted: Wanted) -> _Ready | None:
+    """Return an optimized model from its place in the cache, None where it is not there."""
+    content = None if path is None else recalled(path)
+    note = None if path is None or content is None else _recalled_note(path)
+    if path is None or content is None or note is None:
+        return None
+    axes, taken = note
+    note_use(path)
+    if content:
+        LOG.info("the optimized model came from the cache, %s%s", path.parent, f"; {taken}" if taken else "")
+        count("models_from_cache")
+    else:
+        _tell_nothing_taken("no layer is taken, as was found before", axes, wanted)
+    return _Ready(content or _as_it_is(model), not content, is_recalled=bool(content), axes=axes)
 
 
 def _made_ready(model: "Source", path: Path | None, wanted: Wanted, made: list[str]) -> _Ready:

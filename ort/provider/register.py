@@ -32,6 +32,7 @@ from ...export.sparse_networks.node_format import DOMAIN
 from ...export.writing.compact_weights import SINCE
 from ...foundation.atomic_files import replacing
 from ...foundation.log import LOG
+from ...foundation.one_at_a_time import one_at_a_time
 from ...foundation.private_files import private_folder, read_private
 from ...foundation.threads import usable_threads
 from ...frontend.sparse_weights import graph_of, reason_of_density
@@ -98,8 +99,11 @@ class SparseNetworkCompiler:
         key, folder = self._key(hashlib.sha256(digest).digest(), "network"), default_folder()
         artefact = load(folder, key)
         if artefact is None:
-            artefact = native_code(model(), Options(threads=self.cpus, is_node=True), cache=False)
-            store(folder, key, artefact)
+            with one_at_a_time(folder / key):
+                artefact = load(folder, key)  # another process may have made it meanwhile
+                if artefact is None:
+                    artefact = native_code(model(), Options(threads=self.cpus, is_node=True), cache=False)
+                    store(folder, key, artefact)
         # asked before onnxruntime gives its nodes away
         network_table(artefact.program, symbols_of(artefact.program, ""), IN_ONNXRUNTIME)
         return key, artefact
