@@ -18,6 +18,7 @@ from .found_codes import CodeWords, outside_of, to_floats, words_of
 from .geometry import Phases, Plane
 from .image_code import ImageCode
 from .lines import copying_lines, rounding_pixels
+from .many_taps import has_many_taps, tap_tables, windows_of_many_taps
 from .memory import View, needs_phases
 from .stored_codes import Stored
 from .windows import OUTSIDE_FLOATS, WindowForm, Work, windows
@@ -71,6 +72,10 @@ class Windows:
         outside, (factors, bias) = self.outside(), (*parameters, NULL, NULL)[:2]
         first, count = Channels(0, self.form.channels) if channels is None else channels
         read = self.image.tile(self.source, tile, first), tile, self.source.plane.tiles, outside
+        if has_many_taps(self.form):
+            tables = self.image.arrays(("taps", self.form.key), partial(tap_tables, self.form))
+            call(windows_of_many_taps(self.image.code, self.form), read, target, tables, count)
+            return
         call(windows(self.image.code, self.form), read, target, factors, bias, count)
 
     def at(self, tile: Number, target: Plane, room: Bytes, channels: Channels | None = None) -> Bytes:

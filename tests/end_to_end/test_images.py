@@ -123,6 +123,15 @@ def norms() -> tuple[ImageModel, list[str]]:
     return net, [net.conv(summed, (4, 8, 3, 3)), results[-1], net.node("GlobalAveragePool", results[0])]
 
 
+def many_taps() -> tuple[ImageModel, list[str]]:
+    """Windows of many taps that share pixels or reach over the end, as first layers over sound have them."""
+    net = ImageModel((2, 40, 13))
+    a = net.conv("x", (3, 2, 12, 12), strides=[12, 11], pads=[0, 0, 12, 10])
+    b = net.conv("x", (4, 2, 36, 3), strides=[3, 1], pads=[7, 1, 9, 0])
+    c = net.conv(net.node("Relu", b), (5, 4, 7, 9), dilations=[2, 1], pads=[6, 4, 6, 4])
+    return net, [a, c, net.conv("x", (4, 1, 25, 4), strides=[2, 2], group=2)]
+
+
 def distances() -> tuple[ImageModel, list[str]]:
     """Windows whose taps lie far apart, as DeepLab has them: some reach pads alone, some lie in rows of their own."""
     net = ImageModel((5, 9, 10))
@@ -133,7 +142,7 @@ def distances() -> tuple[ImageModel, list[str]]:
     return net, [net.conv(net.node("Concat", *parts, axis=1), (6, 20, 1, 1)), cut]
 
 
-CASES = (windows, planes, channels, places, cubic, norms, rows, distances)
+CASES = (windows, planes, channels, places, cubic, norms, many_taps, rows, distances)
 
 
 def agree(model: onnx.ModelProto, net: ImageModel, target: CpuTarget | None, threads: int = 1) -> None:

@@ -60,6 +60,12 @@ def layer_of_patches(
 MOST_TAPS: Final = 128
 """Taps of a window for which there is code: one piece of it for each."""
 
+MOST_COPIED: Final = 4096
+"""Taps of a window for which there is code where they are copied next to each other, as those of convolutions are."""
+
+MOST_REACHED: Final = 24 * 1024
+"""Pixels of a channel that such a window and those beside it reach, up to which there is room for them."""
+
 MOST_ALONG_AN_AXIS: Final = 512
 """Taps of a window of one row or one column, as the first ones over sound are."""
 
@@ -97,13 +103,14 @@ def convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
     by_patches = conversion.scope.all_native and groups == 1 and prod(kernel) > MOST_TAPS
     if by_patches and is_cut_into_patches(conversion, kernel):
         return [layer_of_patches(conversion, x, made(matrix_of(weight, 1), key, "conv1"), bias, kernel)]
-    window = window_of(conversion, x, kernel)
+    is_depthwise = groups == channels == weight.shape[0] and groups > 1
+    window = window_of(conversion, x, kernel, most_taps=MOST_TAPS if is_depthwise else MOST_COPIED)
     if np.isfinite(weight).all():
         window, inside = without_idle_taps(window, image_shape(x)[2:])
         inside = inside[-len(kernel) :]
         key += "".join(f" {taps.start}:{taps.stop}" for taps in inside)
         weight = weight[(slice(None), slice(None), *inside)]
-    if groups == channels == weight.shape[0] and groups > 1:
+    if is_depthwise:
         matrix = np.ascontiguousarray(weight.reshape(channels, -1).T)
         return [conversion.emit(Depthwise2dOp(x, made(matrix, key, "depthwise"), bias, window)).result]
     value = made(matrix_of(weight, groups), key, f"conv{groups}")
@@ -164,7 +171,14 @@ def check_pixels(sizes: Sequence[int]) -> None:
         raise NotCovered(f"expected an image of up to {MOST_PIXELS} pixels, got {' x '.join(map(str, sizes))}")
 
 
-def window_of(conversion: Conversion, x: SSAValue, kernel: Sequence[int], *, by_axes: bool = False) -> WindowAttr:
+def window_of(
+    conversion: Conversion,
+    x: SSAValue,
+    kernel: Sequence[int],
+    *,
+    by_axes: bool = False,
+    most_taps: int = MOST_TAPS,
+) -> WindowAttr:
     """Return the window that the attributes of a node describe; `by_axes` where one axis comes after the other.
 
     Raises:
@@ -199,13 +213,22 @@ def window_of(conversion: Conversion, x: SSAValue, kernel: Sequence[int], *, by_
         raise NotCovered("expected an image with a result, got one smaller than the window")
     taps = max(window.kernel_size) if by_axes else prod(window.kernel_size)
     is_thin = taps == max(window.kernel_size) and taps <= MOST_ALONG_AN_AXIS
-    has_code = taps <= MOST_TAPS or (is_thin and not is_cut_into_patches(conversion, kernel[-len(size) :]))
+    is_near = is_thin or (taps <= most_taps and _reached(window, image_shape(x)[3]) <= MOST_REACHED)
+    has_code = taps <= MOST_TAPS or (is_near and not is_cut_into_patches(conversion, kernel[-len(size) :]))
     if not has_code and not _is_whole(window, x):
         raise NotCovered(
-            f"expected a window of {MOST_TAPS} taps or fewer, {MOST_ALONG_AN_AXIS} in one row or column, of the whole "
+            f"expected a window of {most_taps} taps or fewer, {MOST_ALONG_AN_AXIS} in one row or column, of the whole "
             f"image, or one that cuts it into patches, got {taps} taps"
         )
     return window
+
+
+def _reached(window: WindowAttr, width: int) -> int:
+    """Return the pixels that windows side by side reach, in all phases of their strides."""
+    (rows, _), (down, across), (far, _) = window.kernel_size, window.stride, window.dilations
+    _, left, _, right = window.pad_sizes
+    phases = min(down, rows) * min(across, window.kernel_size[1])
+    return phases * ((rows - 1) * far // down + 2) * (-(-(left + width + right) // across) + 1)
 
 
 def without_idle_taps(window: WindowAttr, size: Sequence[int]) -> tuple[WindowAttr, list[slice]]:

@@ -14,8 +14,8 @@ IMAGE = "(float[n,2,8,8] x) => (float[n,c,h,w] y)"
         ("ConvTranspose<output_shape=[20,3]>(x, w)", "expected a result of 1 to "),
         ("Conv(x, large)", "expected an image with a result, got one smaller than the window"),
         (
-            "Conv<pads=[6,6,6,6]>(x, large)",
-            "expected a window of 128 taps or fewer, 512 in one row or column, of the whole image, or one that cuts",
+            "Conv<pads=[32,32,32,32]>(x, larger)",
+            "expected a window of 4096 taps or fewer, 512 in one row or column, of the whole image, or one that cuts",
         ),
         ('Resize<mode="quintic">(x, , scales)', "expected mode=nearest, linear or cubic, got quintic"),
         ("InstanceNormalization(x, three, three)", "expected a constant [2] as input 1, got another value"),
@@ -42,6 +42,7 @@ def test_what_is_not_covered_on_images_is_named(node: str, refusal: str) -> None
     weights = {
         "w": normal(2, 2, 3, 3),
         "large": normal(2, 2, 12, 12),
+        "larger": normal(2, 2, 65, 65),
         "scales": np.array([1, 1, 2, 2], np.float32),
         "channels": np.array([1, 2, 1, 1], np.float32),
         "scattered": np.array([1, 1, np.inf, 2], np.float32),
@@ -110,9 +111,8 @@ def test_large_windows_that_share_no_pixel_are_a_layer_of_patches(signature: str
     assert "pebble.linear" in str(imported(proto))
 
 
-@pytest.mark.parametrize("attributes", ["strides=[12,11]", "strides=[12,12],pads=[0,0,12,0]"])
-def test_large_windows_that_share_pixels_or_reach_over_the_end_are_refused(attributes: str) -> None:
-    text = f"y = Conv<{attributes}>(x, w)"
-    proto = model("(float[n,2,24,36] x) => (float[n,c,h,w] y)", text, weights={"w": normal(5, 2, 12, 12)})
+def test_large_windows_that_are_depthwise_and_share_pixels_are_refused() -> None:
+    text = "y = Conv<strides=[12,11],group=2>(x, w)"
+    proto = model("(float[n,2,24,36] x) => (float[n,c,h,w] y)", text, weights={"w": normal(2, 1, 12, 12)})
     with pytest.raises(UnsupportedModelError, match=r"expected a window of 128 taps or fewer, .* got 144 taps"):
         import_model(proto, foreign="refuse")
