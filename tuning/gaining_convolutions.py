@@ -15,8 +15,8 @@ from xdsl.ir import Operation, SSAValue
 
 from ..dialect.attributes.codes import CodesAttr
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp
-from ..dialect.ops.elementwise import ActivateOp
-from ..dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp
+from ..dialect.ops.elementwise import ActivateOp, ConvertOp
+from ..dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
 from ..dialect.ops.quantized_layers import QuantizedLayer
 from ..kernels.image_prices import TOUCHED_US, image_shares
 from ..kernels.machine import Machine
@@ -42,6 +42,7 @@ def convolutions_of(module: ModuleOp, *, takes_all: bool = True) -> list[Convolu
     """Return convolutions of constants, or the sparse ones alone."""
     found = [op for op in module.walk() if isinstance(op, Convolution) and weight_of(op.weight) is not None]
     found = [op for op in found if op.bias is None or isinstance(op.bias.owner, ConstantOp)]
+    found = [op for op in found if isinstance(op, Depthwise2dOp) or op.times is None]
     return [op for op in found if takes_all or is_sparse_convolution(op)]
 
 
@@ -50,7 +51,7 @@ def source_of(value: SSAValue) -> SSAValue:
     source = value
     while isinstance(source.owner, Pool2dOp) and source.owner.kind.data == "max":
         source = source.owner.x
-    return source if isinstance(source.owner, ActivateOp | Convolution | QuantizedConv2dOp) else value
+    return source if isinstance(source.owner, ActivateOp | Convolution) else value
 
 
 def matrix_of(op: Convolution) -> CscMatrix:
@@ -160,21 +161,30 @@ class _Times:
     def _of_one(self, op: Convolution) -> float:
         made = self._in_codes(op)
         time = layer_us(made, image_shares(self.machine))
-        made.drop_all_references()
+        _drop(made)
         return time
 
     def is_better_outside(self, op: Convolution) -> bool:
         """Return whether a dense convolution takes less time with the runtime, on the way there and back."""
         made = self._in_codes(op)
         result = is_better_outside(made, image_shares(self.machine))
-        made.drop_all_references()
+        _drop(made)
         return result
 
-    def _in_codes(self, op: Convolution) -> QuantizedConv2dOp:
+    def _in_codes(self, op: Convolution) -> Conv2dOp:
         """Return a convolution on some codes, with its times; it stands nowhere."""
         weight, one = SparseConstantOp(matrix_of(op)), ConstantOp(np.ones(op.result.type.get_shape()[1], np.float32))
-        layer = QuantizedLayer("", weight.result, one.result, one.result, CodesAttr("u8", 1.0, 0), op.activation)
-        made = QuantizedConv2dOp(op.x, layer, op.window)
+        codes = CodesAttr("u8", 1.0, 0)
+        layer = QuantizedLayer("", weight.result, one.result, one.result, codes, op.activation)
+        made = Conv2dOp.of_codes(ConvertOp(op.x, codes).result, layer, op.window)
         made.dense_us = FloatAttr(runtime_us(op, self.machine), f64)
         choose_for_convolution(made, self.machine.prices)
         return made
+
+
+def _drop(made: Conv2dOp) -> None:
+    """Drop a convolution that stands nowhere, and the rounding before it."""
+    rounding = made.x.owner
+    made.drop_all_references()
+    if isinstance(rounding, ConvertOp):
+        rounding.drop_all_references()

@@ -177,11 +177,7 @@ def measure_chosen(module: ModuleOp, tuning: Tuning) -> None:
 
     Nothing is remembered: what was not measured beside others says nothing about which kernel is best.
     """
-    known = {
-        op: numbers
-        for op, numbers in layer_numbers(module).items()
-        if op.kernel is not None and (isinstance(op, Conv2dOp) or op.times is None)
-    }
+    known = {op: numbers for op, numbers in layer_numbers(module).items() if op.kernel is not None and op.times is None}
     wanted: dict[str, Candidates] = {}
     keys: dict[LinearOp | Conv2dOp, str] = {}
     linears = [op for op in known if isinstance(op, LinearOp)]

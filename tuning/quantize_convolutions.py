@@ -4,11 +4,13 @@
 %h = pebble.conv2d %x, %w residual %r window <...> activation <relu> : ...
 %y = pebble.conv2d %h, %v window <...> : ...
 // ->
-%s = pebble.quantized_conv2d %x, %a, %b, %m codes <...> window <...> output <...> : ...
-%t = pebble.add %s, %r : ...
+%q = pebble.convert %x : ... -> tensor<...x!pebble.codes<#a>>
+%s = pebble.conv2d %q, %a bias %b times %m window <...> : ... -> tensor<...x!pebble.codes<#b>>
+%f = pebble.convert %s : ...
+%t = pebble.add %f, %r : ...
 %u = pebble.activate <relu> %t : ...
-%h = pebble.activate <quantize ...> %u : ...
-%y = pebble.quantized_conv2d %h, %c, %d, %n codes <...> window <...> : ...
+%h = pebble.convert %u : ... -> tensor<...x!pebble.codes<#c>>
+%y = pebble.conv2d %h, %c bias %d times %n window <...> : ...
 ```
 
 Depthwise and dense convolutions beside them are quantized, too, where that gains: see
@@ -28,8 +30,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from ..dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
 from ..dialect.attributes.codes import CodesAttr
 from ..dialect.ops.constants import ConstantOp, constant_array
-from ..dialect.ops.elementwise import ActivateOp, AddOp
-from ..dialect.ops.images import Conv2dOp, QuantizedConv2dOp
+from ..dialect.ops.elementwise import ActivateOp, AddOp, ConvertOp
+from ..dialect.ops.images import Conv2dOp
 from ..dialect.ops.quantized_layers import QuantizedLayer
 from ..dialect.provenance import copy_provenance, node_name
 from ..dialect.semantics.interpreter import Observed, evaluate
@@ -135,10 +137,13 @@ def _left(op: Convolution, rounding: _Rounding, machine: Machine) -> str:
     weight, added, multiplier = (constant.results[0] for constant in parameters)
     residual = op.residual if isinstance(op, Conv2dOp) else None
     own = op.activation if residual is None and not _is_long(op.activation) else None
-    made = QuantizedConv2dOp(op.x, QuantizedLayer(node_name(op), weight, added, multiplier, codes, own), op.window)
+    convert = ConvertOp(op.x, codes)
+    layer = QuantizedLayer(node_name(op), weight, added, multiplier, codes, own)
+    made = Conv2dOp.of_codes(convert.result, layer, op.window)
     arrays = [np.asarray(constant_array(one), np.float32) for one in (weight, added, multiplier)]
-    (result,) = evaluate(made, [rounding.array(op.x), *arrays], np.float32)
-    ops: list[Operation] = [*parameters, made]
+    (bytes_read,) = evaluate(convert, [rounding.array(op.x)], np.float32)
+    (result,) = evaluate(made, [bytes_read, *arrays], np.float32)
+    ops: list[Operation] = [*parameters, convert, made]
     rounding.observed.values[made.result] = result
     if own is None:
         ops += _behind((made.result, residual), op.activation, rounding)

@@ -203,7 +203,7 @@ class PatternOp(IRDLOperation):
             raise VerifyException(f"expected result {shape_text(expected)}, got {shape_text(found)}")
 
 
-Kind = TypeVar("Kind", bound=type[PatternOp])
+Kind = TypeVar("Kind", bound=type[IRDLOperation])
 
 
 def with_quick_operands(kind: Kind) -> Kind:

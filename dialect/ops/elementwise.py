@@ -85,8 +85,8 @@ class ConvertOp(PatternOp):
 
 
 def rounds_to_codes(op: Operation) -> bool:
-    """Return whether an op rounds what it reads to codes."""
-    return isinstance(op, ActivateOp) and op.activation.kind == "quantize"
+    """Return whether an op rounds what it reads to codes, or to floats of codes."""
+    return op.rounds if isinstance(op, ConvertOp) else isinstance(op, ActivateOp) and op.activation.kind == "quantize"
 
 
 class BinaryOp(IRDLOperation):

@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..tensors import DENSE_TENSOR
 from .axis_maps import RowMajor
-from .images import ImageAxes, QuantizedConv2dOp
+from .images import Conv2dOp, ImageAxes
 from .regions import verify_boundary, verify_operands, verify_yield, yielded_by
 
 
@@ -71,7 +71,7 @@ class ImageNetworkOp(IRDLOperation):
     @property
     def has_found_codes(self) -> bool:
         """Whether it computes with codes that are found at each call."""
-        return any(isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic for op in self.body.block.ops)
+        return any(isinstance(op, Conv2dOp) and op.finds_codes for op in self.body.block.ops)
 
     def verify_(self) -> None:
         verify_yield(self.body)
@@ -81,7 +81,7 @@ class ImageNetworkOp(IRDLOperation):
             raise VerifyException(f"expected one or more threads, got {self.threads.value.data}")
         for op in self.body.block.ops:
             verify_operands(op, self.body.block)
-            if isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic and op.x not in self.body.block.args:
+            if isinstance(op, Conv2dOp) and op.finds_codes and op.x not in self.body.block.args:
                 raise VerifyException(
                     "expected codes of arguments to be found at each call, got those of a value inside"
                 )

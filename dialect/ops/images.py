@@ -3,10 +3,10 @@
 Images are [N, C, H, W], or [N, C, W]: of one row each.
 """
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 from typing_extensions import override
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, StringAttr, f64, i64
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, StringAttr, TensorType, f64, i64
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -19,30 +19,31 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
+from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..attributes.activations import ActivationAttr
-from ..attributes.codes import CodesAttr
+from ..attributes.codes import CODE_TENSOR, CodesAttr, code_tensor, codes_in
 from ..attributes.io_bounds import IoBoundsAttr
 from ..attributes.kernels import KernelAttr
 from ..attributes.resampling import ResamplingAttr
 from ..attributes.window import WindowAttr
-from ..provenance import node_name
 from ..tensors import (
     DENSE_TENSOR,
     DYNAMIC,
     F32_TENSOR,
+    F32Tensor,
     Shape,
     f32_tensor,
     shape_of,
     shape_text,
     verify_bias,
 )
-from .axis_maps import AxisMap, HasAxisMap, own_axes
+from .axis_maps import AxisMap, HasAxisMap, own_axes, with_quick_operands
 from .constants import constant_array
 from .elementwise import BinaryOp
-from .quantized_layers import QuantizedLayer, verify_parameters
+from .quantized_layers import FOUND_CODES, QuantizedLayer, layer_on_codes, verify_codes
 
 IMAGE_RANKS = (3, 4)
 
@@ -89,6 +90,7 @@ class ImageAxes(HasAxisMap):
         return AxisMap.in_order(data, written, "n", parameters)
 
 
+@with_quick_operands
 @irdl_op_definition
 class Conv2dOp(IRDLOperation):
     """activation(sum over taps and channels of x weight + bias + residual): x [N, C, H, W], result [N, O, H', W'].
@@ -98,31 +100,39 @@ class Conv2dOp(IRDLOperation):
     tile of pixels, `dense_us` that of a whole image by a dense product, `io_bounds` the transfers of one pixel, whose
     inputs are the values of its window.
 
+    Where x are codes (integers of eight bits, of which c stands for scale * (c - zero)), a convolution is the layer on
+    codes that `pebble.linear` is, for each pixel: weight and bias are integers, `times` multiplies the sums, pads have
+    the code of 0, and there is no residual. `precision` "u8" rounds x to codes that are found at each call.
+
     ```mlir
     %y = pebble.conv2d %x, %w bias %b : tensor<2xf32> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]>
         : (tensor<?x4x8x8xf32>, tensor<4x2xf32>) -> tensor<?x2x8x8xf32>
+    %z = pebble.conv2d %q, %v times %m : tensor<2xf32> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]>
+        : (tensor<?x4x8x8x!pebble.codes<u8 scale 0.05 zero 128>>, tensor<4x2xf32>) -> tensor<?x2x8x8xf32>
     ```
     """
 
     name = "pebble.conv2d"
 
-    x = operand_def(DENSE_TENSOR)
+    x = operand_def(DENSE_TENSOR | CODE_TENSOR)
     weight = operand_def(F32_TENSOR)
     bias = opt_operand_def(DENSE_TENSOR)
     residual = opt_operand_def(DENSE_TENSOR)
+    times = opt_operand_def(DENSE_TENSOR)
     window = prop_def(WindowAttr)
     activation = opt_prop_def(ActivationAttr)
+    precision = opt_prop_def(StringAttr)
     kernel = opt_prop_def(KernelAttr)
     io_bounds = opt_prop_def(IoBoundsAttr)
     dense_us = opt_prop_def(FloatAttr.constr(f64))
-    result = result_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR | CODE_TENSOR)
 
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure(), ImageAxes())
     assembly_format: ClassVar = (
         "$x `,` $weight (`bias` $bias^ `:` type($bias))? (`residual` $residual^ `:` type($residual))? "
-        "`window` $window (`activation` $activation^)? (`kernel` $kernel^)? "
-        "(`io_bounds` $io_bounds^)? (`dense_us` $dense_us^)? attr-dict "
+        "(`times` $times^ `:` type($times))? `window` $window (`activation` $activation^)? (`precision` $precision^)? "
+        "(`kernel` $kernel^)? (`io_bounds` $io_bounds^)? (`dense_us` $dense_us^)? attr-dict "
         "`:` `(` type($x) `,` type($weight) `)` `->` type($result)"
     )
 
@@ -133,12 +143,47 @@ class Conv2dOp(IRDLOperation):
         bias: SSAValue | None,
         window: WindowAttr,
         residual: SSAValue | None = None,
+        times: SSAValue | None = None,
     ) -> None:
         _, _, height, width = image_shape(x)
         shape = shape_like(x, shape_of(weight)[1], *window.result_size(height, width))
         super().__init__(
-            operands=[x, weight, bias, residual], properties={"window": window}, result_types=[f32_tensor(shape)]
+            operands=[x, weight, bias, residual, times],
+            properties={"window": window},
+            result_types=[f32_tensor(shape)],
         )
+
+    @staticmethod
+    def of_codes(x: SSAValue, layer: QuantizedLayer, window: WindowAttr, output: CodesAttr | None = None) -> "Conv2dOp":
+        """Return the convolution of a layer on codes whose inputs are the taps of a window.
+
+        The result is rounded to the codes `output`, if they are given.
+        """
+        made = Conv2dOp(x, layer.weight, layer.bias, window, times=layer.multiplier)
+        made.activation = layer.activation
+        made.precision = StringAttr(FOUND_CODES) if layer.codes.is_dynamic else None
+        if output is not None:
+            Rewriter.replace_value_with_new_type(made.result, code_tensor(output, shape_of(made.result)))
+        return made
+
+    @property
+    def finds_codes(self) -> bool:
+        """Whether the image is rounded to codes that are found at each call."""
+        return self.precision is not None
+
+    @property
+    def codes(self) -> CodesAttr | None:
+        """The codes of the image, None of floats."""
+        return CodesAttr.dynamic() if self.finds_codes else codes_in(self.x.type)
+
+    @property
+    def on_codes(self) -> QuantizedLayer:
+        """The layer on codes that the convolution is for each pixel.
+
+        Raises:
+            VerifyException: it is one of floats.
+        """
+        return layer_on_codes(self)
 
     def verify_(self) -> None:
         _verify_image(self.x)
@@ -149,72 +194,15 @@ class Conv2dOp(IRDLOperation):
         verify_bias(self.bias, weight[1])
         expected = shape_like(self.x, weight[1], *self.window.result_size(*shape[2:]))
         _verify_result(self.result, expected)
+        if self.precision is not None and self.precision.data != FOUND_CODES:
+            raise VerifyException(f"expected precision {FOUND_CODES}, got {self.precision.data!r}")
         if self.residual is not None and shape_of(self.residual)[1:] != expected[1:]:
             raise VerifyException(
                 f"expected residual {shape_text(expected)}, got {shape_text(shape_of(self.residual))}"
             )
-
-
-@irdl_op_definition
-class QuantizedConv2dOp(IRDLOperation):
-    """A convolution on codes of eight bits: x [N, C, H, W], result [N, O, H', W'], floats as in `LinearOp`.
-
-    It rounds x to `codes`, and computes activation(float(sums) * multiplier) of the integers sums = sum over taps and
-    channels of (code - zero) weight + bias, where pads have the code zero. The weight is a matrix as in `Conv2dOp`;
-    weight and bias are integers, held in f32. With `output` the result is rounded to these codes, as the next one of
-    `LinearOp` would do it. With dynamic codes, the bias are floats that are added to the products.
-
-    ```mlir
-    %y = pebble.quantized_conv2d %x, %w, %b, %m codes <u8 scale 0.05 zero 128>
-        window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> output <u8 scale 0.1 zero 0>
-        : (tensor<?x4x8x8xf32>, tensor<4x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x8x8xf32>
-    ```
-    """
-
-    name = "pebble.quantized_conv2d"
-
-    x = operand_def(DENSE_TENSOR)
-    weight = operand_def(F32_TENSOR)
-    bias = operand_def(DENSE_TENSOR)
-    multiplier = operand_def(DENSE_TENSOR)
-    codes = prop_def(CodesAttr)
-    window = prop_def(WindowAttr)
-    activation = opt_prop_def(ActivationAttr)
-    output = opt_prop_def(CodesAttr)
-    kernel = opt_prop_def(KernelAttr)
-    dense_us = opt_prop_def(FloatAttr.constr(f64))
-    result = result_def(DENSE_TENSOR)
-
-    traits = traits_def(Pure(), ImageAxes())
-    assembly_format: ClassVar = (
-        "$x `,` $weight `,` $bias `,` $multiplier `codes` $codes `window` $window (`activation` $activation^)? "
-        "(`output` $output^)? (`kernel` $kernel^)? (`dense_us` $dense_us^)? attr-dict "
-        "`:` functional-type(operands, results)"
-    )
-
-    def __init__(self, x: SSAValue, layer: QuantizedLayer, window: WindowAttr, output: CodesAttr | None = None) -> None:
-        """Make the convolution of a layer whose inputs are the taps of a window."""
-        _, _, height, width = image_shape(x)
-        shape = shape_like(x, layer.outputs, *window.result_size(height, width))
-        optional = {"activation": layer.activation, "output": output}
-        super().__init__(
-            operands=[x, layer.weight, layer.bias, layer.multiplier],
-            properties={"codes": layer.codes, "window": window} | {k: v for k, v in optional.items() if v is not None},
-            result_types=[f32_tensor(shape)],
-        )
-
-    @property
-    def layer(self) -> QuantizedLayer:
-        """The layer that it is for each pixel."""
-        return QuantizedLayer(node_name(self), self.weight, self.bias, self.multiplier, self.codes, self.activation)
-
-    def verify_(self) -> None:
-        _verify_image(self.x)
-        shape, (rows, columns) = image_shape(self.x), self.window.kernel_size
-        outputs = verify_parameters(self.layer, shape[1] * rows * columns)
-        if self.output is not None and (self.output.is_dynamic or self.codes.is_dynamic):
-            raise VerifyException("expected dynamic codes beside a result that is not rounded, got a rounded one")
-        _verify_result(self.result, shape_like(self.x, outputs, *self.window.result_size(*shape[2:])))
+        if self.residual is not None and self.codes is not None:
+            raise VerifyException("expected a residual of a convolution of floats, got one of codes")
+        verify_codes(self)
 
 
 @irdl_op_definition
@@ -261,6 +249,8 @@ class Depthwise2dOp(IRDLOperation):
 class Pool2dOp(IRDLOperation):
     """The largest value of each window, or the mean: of the values that are there, or with pads as zeros.
 
+    The largest of codes is one of them; means are floats, of floats.
+
     ```mlir
     %y = pebble.pool2d "max" %x window <[2, 2] strides [2, 2] dilations [1, 1] pads [0, 0, 0, 0]>
         : (tensor<?x4x8x8xf32>) -> tensor<?x4x4x4xf32>
@@ -269,10 +259,10 @@ class Pool2dOp(IRDLOperation):
 
     name = "pebble.pool2d"
 
-    x = operand_def(DENSE_TENSOR)
+    x = operand_def(DENSE_TENSOR | CODE_TENSOR)
     kind = prop_def(StringAttr)
     window = prop_def(WindowAttr)
-    result = result_def(DENSE_TENSOR)
+    result = result_def(DENSE_TENSOR | CODE_TENSOR)
 
     traits = traits_def(Pure(), ImageAxes())
     assembly_format: ClassVar = "$kind $x `window` $window attr-dict `:` functional-type(operands, results)"
@@ -283,7 +273,7 @@ class Pool2dOp(IRDLOperation):
         super().__init__(
             operands=[x],
             properties={"kind": StringAttr(kind), "window": window},
-            result_types=[f32_tensor(shape)],
+            result_types=[TensorType(cast("F32Tensor", x.type).element_type, shape)],
         )
 
     def verify_(self) -> None:
@@ -294,6 +284,9 @@ class Pool2dOp(IRDLOperation):
         (rows, columns), (top, left, bottom, right) = self.window.kernel_size, self.window.pad_sizes
         if max(top, bottom) >= rows or max(left, right) >= columns:
             raise VerifyException(f"expected fewer pads than taps, got {[top, left, bottom, right]}")
+        read, written = codes_in(self.x.type), codes_in(self.result.type)
+        if read != written or (read is not None and self.kind.data != "max"):
+            raise VerifyException("expected the largest of codes, which are codes of the same scale and zero")
         _verify_result(self.result, shape_like(self.x, shape[1], *self.window.result_size(*shape[2:])))
 
 
@@ -398,11 +391,18 @@ class Interleave2dOp(IRDLOperation):
         _verify_result(self.result, shape_like(self.x, channels // (rows * columns), *size))
 
 
-WindowOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp | Pool2dOp
+WindowOp = Conv2dOp | Depthwise2dOp | Pool2dOp
 """Ops that read windows."""
 
-ImageLayerOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp | Pool2dOp | Resample2dOp | Interleave2dOp
+ImageLayerOp = Conv2dOp | Depthwise2dOp | Pool2dOp | Resample2dOp | Interleave2dOp
 """Ops that only images have."""
+
+
+def is_largest_of_pixels(op: Pool2dOp) -> bool:
+    """Return whether each result is the largest of a window, less than the image, that has a pixel in it."""
+    _, _, height, width = image_shape(op.x)
+    is_whole = op.window.is_all_of(height, width)
+    return op.kind.data == "max" and op.window.dilations == (1, 1) and not is_whole and 0 not in image_shape(op.x)
 
 
 def _verify_image(value: SSAValue) -> None:

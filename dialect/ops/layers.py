@@ -26,7 +26,6 @@ from ..attributes.io_bounds import IoBoundsAttr
 from ..attributes.kernels import KernelAttr
 from ..attributes.partition import PartitionAttr
 from ..attributes.transfers import InstanceBoundAttr
-from ..provenance import node_name
 from ..tensors import (
     DENSE_TENSOR,
     F32_TENSOR,
@@ -35,13 +34,10 @@ from ..tensors import (
 )
 from .axis_maps import AxisMap, AxisPattern, FixedAxes, PatternOp, RowMajor, RowWise, result_type, with_quick_operands
 from .pattern_traits import LayerPatterns
-from .quantized_layers import QuantizedLayer, verify_parameters
+from .quantized_layers import FOUND_CODES, QuantizedLayer, layer_on_codes, verify_codes
 
 BFLOAT: Final = "bf16"
 """The precision of a layer whose inputs and weights are rounded."""
-
-FOUND_CODES: Final = "u8"
-"""The precision of a layer whose inputs are rounded to unsigned codes, by the range of all of them at each call."""
 
 
 @dataclass(frozen=True)
@@ -134,20 +130,7 @@ class LinearOp(PatternOp):
             raise VerifyException(f"expected ascending outputs from 0 to {outputs} to cut at, got {list(borders)}")
         if self.partition is not None and len(self.partition.owners) != outputs:
             raise VerifyException(f"expected owners of {outputs} outputs, got {len(self.partition.owners)}")
-        self._verify_codes()
-
-    def _verify_codes(self) -> None:
-        read, written = codes_in(self.x.type), codes_in(self.result.type)
-        if read is not None and self.precision is not None:
-            raise VerifyException(f"expected floats to round to {self.precision.data}, got codes")
-        if written is not None and read is None:
-            raise VerifyException("expected a result of floats for an input of floats, got codes")
-        if any(codes is not None and codes.is_dynamic for codes in (read, written)):
-            raise VerifyException("expected codes of a scale and a zero, got dynamic ones")
-        if (self.times is None) != (self.codes is None):
-            raise VerifyException("expected a multiplier `times` of sums of codes alone")
-        if self.times is not None:
-            verify_parameters(self.on_codes, shape_of(self.x)[-1])
+        verify_codes(self)
 
     @property
     def is_rounded(self) -> bool:
@@ -171,9 +154,7 @@ class LinearOp(PatternOp):
         Raises:
             VerifyException: it is one of floats.
         """
-        if self.codes is None or self.times is None:
-            raise VerifyException("expected a layer of codes and a multiplier")
-        return QuantizedLayer(node_name(self), self.weight, self.bias, self.times, self.codes, self.activation)
+        return layer_on_codes(self)
 
     @property
     def borders(self) -> tuple[int, ...]:

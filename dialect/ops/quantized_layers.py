@@ -1,15 +1,20 @@
-"""Sums of codes of eight bits: the parameters of a linear layer, or of a convolution for each of its pixels."""
+"""Sums of codes of eight bits: the parameters of a linear layer, or of a convolution for each of its pixels.
 
-from typing import Final, NamedTuple
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+"""
+
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from ..attributes.activations import ActivationAttr, activate
-from ..attributes.codes import CodesAttr
-from ..tensors import DYNAMIC, shape_of, shape_text
+from ..attributes.codes import CodesAttr, codes_in
+from ..provenance import node_name
+from ..tensors import shape_of, shape_text
 from .constants import ConstantOp, SparseConstantOp, constant_array
 
 GREATEST_WEIGHT: Final = 255
@@ -17,6 +22,10 @@ GREATEST_WEIGHT: Final = 255
 
 GREATEST_BIAS: Final = 1 << 24
 """Up to here every integer is a float32."""
+
+
+FOUND_CODES: Final = "u8"
+"""The precision of a layer whose inputs are rounded to unsigned codes, by the range of all of them at each call."""
 
 
 class QuantizedLayer(NamedTuple):
@@ -63,22 +72,82 @@ class QuantizedLayer(NamedTuple):
         return values if codes is None else codes.steps(values / np.float32(codes.scale))
 
 
-def verify_parameters(layer: QuantizedLayer, values: int) -> int:
-    """Check that the parameters of a layer fit `values` inputs, and return the number of outputs.
+class OnEither(Protocol):
+    """A layer, linear or a convolution, of floats or on codes."""
+
+    @property
+    def x(self) -> SSAValue:
+        """What it reads."""
+        ...
+
+    @property
+    def weight(self) -> SSAValue:
+        """The weight [inputs, outputs]."""
+        ...
+
+    @property
+    def bias(self) -> SSAValue | None:
+        """The bias [outputs]."""
+        ...
+
+    @property
+    def times(self) -> SSAValue | None:
+        """The multiplier of sums of codes [outputs]."""
+        ...
+
+    @property
+    def activation(self) -> ActivationAttr | None: ...
+
+    @property
+    def precision(self) -> StringAttr | None: ...
+
+    @property
+    def result(self) -> SSAValue: ...
+
+    @property
+    def codes(self) -> CodesAttr | None:
+        """The codes of what it reads, None of floats."""
+        ...
+
+
+def layer_on_codes(op: OnEither) -> QuantizedLayer:
+    """Return a layer as sums of codes.
 
     Raises:
-        VerifyException: one has another shape, or is not made of integers that are constants.
+        VerifyException: it is one of floats.
     """
-    weight = shape_of(layer.weight)
-    if len(weight) != 2 or DYNAMIC in weight or weight[0] != values:
-        raise VerifyException(f"weight {shape_text(weight)} does not fit {values} inputs")
+    if op.codes is None or op.times is None:
+        raise VerifyException("expected a layer of codes and a multiplier")
+    name = node_name(op) if isinstance(op, Operation) else ""
+    return QuantizedLayer(name, op.weight, op.bias, op.times, op.codes, op.activation)
+
+
+def verify_codes(op: OnEither) -> None:
+    """Check that a layer has a multiplier where it reads codes, and parameters of integers, and nowhere else.
+
+    Raises:
+        VerifyException: it is not so.
+    """
+    read, written = codes_in(op.x.type), codes_in(op.result.type)
+    if read is not None and op.precision is not None:
+        raise VerifyException(f"expected floats to round to {op.precision.data}, got codes")
+    if written is not None and read is None:
+        raise VerifyException("expected a result of floats for an input of floats, got codes")
+    if any(codes is not None and codes.is_dynamic for codes in (read, written)):
+        raise VerifyException("expected codes of a scale and a zero, got dynamic ones")
+    if (op.times is None) != (op.codes is None):
+        raise VerifyException("expected a multiplier `times` of sums of codes alone")
+    if op.times is not None:
+        _verify_parameters(layer_on_codes(op))
+
+
+def _verify_parameters(layer: QuantizedLayer) -> None:
     for word, value in (("bias", layer.bias), ("multiplier", layer.multiplier)):
-        if value is not None and shape_of(value) != weight[1:]:
-            raise VerifyException(f"expected {word} {weight[1]}, got {shape_text(shape_of(value))}")
+        if value is not None and shape_of(value) != (layer.outputs,):
+            raise VerifyException(f"expected {word} {layer.outputs}, got {shape_text(shape_of(value))}")
     _verify_integers("weights", layer.weight, GREATEST_WEIGHT)
     if layer.bias is not None and not layer.codes.is_dynamic:
         _verify_integers("biases", layer.bias, GREATEST_BIAS)
-    return weight[1]
 
 
 def _verify_integers(word: str, value: SSAValue, greatest: int) -> None:

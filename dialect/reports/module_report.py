@@ -6,13 +6,13 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Operation
 
 from ..ops.constants import SparseConstantOp
-from ..ops.images import Conv2dOp, QuantizedConv2dOp, image_shape
+from ..ops.images import Conv2dOp, image_shape
 from ..ops.layers import LinearOp
 from ..provenance import ORDER, SEARCH, node_name
 from ..tensors import shape_of
 from .layer_numbers import LayerNumbers, connection_count, layer_numbers
 from .layer_report import LayerReport, Report
-from .quantized_report import quantized_conv_report, quantized_report
+from .quantized_report import quantized_report
 
 
 def module_report(module: ModuleOp) -> Report:
@@ -24,12 +24,10 @@ def layer_reports(module: ModuleOp) -> tuple[LayerReport, ...]:
     """Return a line for each linear layer of `module`, in the order of execution."""
     known, reports = layer_numbers(module), list[LayerReport]()
     for op in module.walk():
-        if isinstance(op, LinearOp) and op.codes is not None:
-            reports.append(quantized_report(op))
+        if isinstance(op, LinearOp | Conv2dOp) and op.codes is not None:
+            reports.append(quantized_report(op, window_text(op) if isinstance(op, Conv2dOp) else ""))
         elif isinstance(op, LinearOp | Conv2dOp):
             reports.append(_report(op, node_name(op) or f"linear_{len(reports)}", known[op]))
-        elif isinstance(op, QuantizedConv2dOp):
-            reports.append(quantized_conv_report(op, window_text(op)))
     return tuple(reports)
 
 
@@ -90,7 +88,7 @@ def _reasons(op: LinearOp | Conv2dOp) -> list[str]:
     return [*reasons, f"order {order}"] if order else reasons
 
 
-def window_text(op: Conv2dOp | QuantizedConv2dOp) -> str:
+def window_text(op: Conv2dOp) -> str:
     """Return what a convolution does with an image: beside it the numbers are those of a tile of pixels."""
     (rows, columns), (_, _, height, width) = op.window.kernel_size, image_shape(op.result)
     stride = "" if op.window.stride == (1, 1) else f", stride {op.window.stride[0]}x{op.window.stride[1]}"

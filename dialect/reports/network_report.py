@@ -12,7 +12,7 @@ from ..attributes.activations import OF_FEW_INSTRUCTIONS
 from ..ops.attention import Attention
 from ..ops.constants import SparseConstantOp, constant_array
 from ..ops.elementwise import ActivateOp, AddOp, ConvertOp, MulOp
-from ..ops.images import Conv2dOp, Depthwise2dOp, QuantizedConv2dOp, image_shape
+from ..ops.images import Conv2dOp, Depthwise2dOp, image_shape
 from ..ops.layers import LinearOp
 from ..ops.movement import ConcatOp, ReshapeOp, SplitOp
 from ..ops.recurrences import RecurrenceOp
@@ -20,7 +20,7 @@ from ..ops.sparse_network import SparseNetworkOp
 from ..provenance import node_name
 from ..tensors import shape_of
 
-Layer = LinearOp | Conv2dOp | QuantizedConv2dOp
+Layer = LinearOp | Conv2dOp
 
 
 class AttentionReport(NamedTuple):
@@ -102,7 +102,7 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
 
 def _products(op: Operation) -> int:
     """Return the multiply-adds of a convolution for an image, zeros included; 0 for all else."""
-    if not isinstance(op, Conv2dOp | Depthwise2dOp | QuantizedConv2dOp):
+    if not isinstance(op, Conv2dOp | Depthwise2dOp):
         return 0
     (inputs, outputs), (_, _, height, width) = shape_of(op.weight), image_shape(op.result)
     return inputs * outputs * height * width
@@ -135,7 +135,7 @@ def _is_quick(op: Operation) -> bool:
 
 def _predicted_us(layers: Sequence[Layer]) -> dict[str, float]:
     """Return the sums of times at the widths for which there are times of all layers; none for layers of pixels."""
-    if any(isinstance(layer, Conv2dOp | QuantizedConv2dOp) for layer in layers):
+    if any(isinstance(layer, Conv2dOp) for layer in layers):
         return {}
     times = [layer.kernel.predicted if layer.kernel is not None else dict[int, float]() for layer in layers]
     widths = set[int].intersection(*({*one} for one in times)) if times else set[int]()

@@ -6,15 +6,19 @@ from xdsl.ir import SSAValue
 
 from ..attributes.kernels import KernelAttr
 from ..ops.constants import ConstantOp, SparseConstantOp
-from ..ops.images import QuantizedConv2dOp
+from ..ops.images import Conv2dOp
 from ..ops.layers import LinearOp
 from ..ops.quantized_layers import QuantizedLayer
 from .layer_report import LayerReport
 
 
-def quantized_report(op: LinearOp) -> LayerReport:
-    """Return the line of a linear layer."""
-    return _line(op.on_codes, op.kernel, "")
+def quantized_report(op: LinearOp | Conv2dOp, window: str) -> LayerReport:
+    """Return the line of a layer; `window` says what a convolution reads, whose times are those of a tile of pixels."""
+    line, kernel = _line(op.on_codes, op.kernel, f"; {window}" if window else ""), op.kernel
+    if isinstance(op, LinearOp) or kernel is None:
+        return line
+    # the family is used for tiles of pixels alone
+    return replace(line, families={str(width): line.kernel for width in kernel.predicted})
 
 
 def _connections(weight: SSAValue) -> int:
@@ -23,14 +27,6 @@ def _connections(weight: SSAValue) -> int:
     if isinstance(owner, SparseConstantOp):
         return len(owner.weight.values)
     return int((owner.array != 0).sum()) if isinstance(owner, ConstantOp) else 0
-
-
-def quantized_conv_report(op: QuantizedConv2dOp, window: str) -> LayerReport:
-    """Return the line of a convolution, whose times are those of a tile of pixels; `window` says what it reads."""
-    line, kernel = _line(op.layer, op.kernel, f"; {window}"), op.kernel
-    # the family is used for tiles of pixels alone
-    families = {} if kernel is None else {str(width): line.kernel for width in kernel.predicted}
-    return replace(line, families=families)
 
 
 def _line(layer: QuantizedLayer, kernel: KernelAttr | None, more: str) -> LayerReport:

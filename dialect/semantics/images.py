@@ -6,12 +6,14 @@ from numpy.typing import NDArray
 from ..attributes.activations import ActivationAttr, Floats, activate
 from ..attributes.resampling import ResamplingAttr
 from ..attributes.window import WindowAttr
-from ..ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp, image_shape
-from .quantized import dynamic_steps, run_dynamic_layer, run_layer
+from ..ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, Resample2dOp, image_shape
+from .quantized import dynamic_steps, run_on_codes
 
 
 def conv2d(op: Conv2dOp, x: Floats, weight: Floats, *others: Floats) -> Floats:
     """Return the convolution: the product of all windows with a matrix."""
+    if op.times is not None:
+        return _conv2d_on_codes(op, x, weight, *others)
     windows = _windows(op.window, x, 0.0)
     samples, channels, taps, height, width = windows.shape
     columns = windows.reshape(samples, channels * taps, height * width)
@@ -30,21 +32,18 @@ def depthwise2d(op: Depthwise2dOp, x: Floats, weight: Floats, bias: Floats | Non
     return _activated(op.activation, result if bias is None else result + _by_channel(bias, x))
 
 
-def quantized_conv2d(op: QuantizedConv2dOp, x: Floats, *parameters: Floats) -> Floats:
-    """Return the convolution on codes: a quantized layer on the windows of what each code is above the zero."""
-    values, layer = x.astype(np.float32), op.layer
-    scale = np.float32(op.codes.scale)
-    steps, scale = dynamic_steps(values) if op.codes.is_dynamic else (op.codes.steps(values / scale), scale)
-    windows = _windows(op.window, steps, 0.0)
+def _conv2d_on_codes(op: Conv2dOp, x: Floats, *parameters: Floats) -> Floats:
+    """Return the convolution on codes: a layer of them on the windows of code - zero, which is 0 in pads."""
+    values = x.astype(np.float32)
+    if op.finds_codes:
+        windows, scale = dynamic_steps(values)
+    else:
+        windows, scale = values - np.float32(op.on_codes.codes.zero), np.float32(1)
+    windows = _windows(op.window, windows, 0.0)
     samples, channels, taps, height, width = windows.shape
     rows = windows.reshape(samples, channels * taps, height * width).transpose(0, 2, 1)
-    if op.codes.is_dynamic:
-        result = run_dynamic_layer(layer, rows, scale, parameters)
-    else:
-        result = run_layer(layer, rows, parameters, op.output)
-    if op.output is not None:
-        result = result * np.float32(op.output.scale)
-    return _ranked(result.transpose(0, 2, 1).reshape(samples, layer.outputs, height, width), x).astype(x.dtype)
+    result = run_on_codes(op, rows, scale, parameters)
+    return _ranked(result.transpose(0, 2, 1).reshape(samples, result.shape[2], height, width), x).astype(x.dtype)
 
 
 def pool2d(op: Pool2dOp, x: Floats) -> Floats:

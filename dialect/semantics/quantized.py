@@ -7,6 +7,7 @@ import numpy as np
 from ..attributes.activations import Floats, activate
 from ..attributes.codes import CodesAttr, codes_in
 from ..ops.elementwise import ConvertOp
+from ..ops.images import Conv2dOp
 from ..ops.layers import LinearOp
 from ..ops.quantized_layers import QuantizedLayer
 
@@ -20,13 +21,21 @@ def run_convert(op: ConvertOp, x: Floats) -> Floats:
 
 def run_linear(op: LinearOp, x: Floats, *parameters: Floats) -> Floats:
     """Return the result of a layer of codes for rows [..., K]: floats, or codes."""
-    layer, output, values = op.on_codes, codes_in(op.result.type), x.astype(np.float32)
+    values = x.astype(np.float32)
+    if op.finds_codes:
+        return run_on_codes(op, *dynamic_steps(values), parameters).astype(x.dtype)
+    return run_on_codes(op, values - np.float32(op.on_codes.codes.zero), np.float32(1), parameters).astype(x.dtype)
+
+
+def run_on_codes(op: LinearOp | Conv2dOp, steps: Floats, scale: np.float32, parameters: Sequence[Floats]) -> Floats:
+    """Return floats, or codes, [..., N] for inputs code - zero [..., K], whose scale counts where a call found it."""
+    layer, output = op.on_codes, codes_in(op.result.type)
     weight, *bias, multiplier = parameters
     added = bias[0] if bias else np.zeros(layer.outputs, np.float32)
     if op.finds_codes:
-        return run_dynamic_layer(layer, *dynamic_steps(values), (weight, added, multiplier)).astype(x.dtype)
-    result = run_layer(layer, values - np.float32(layer.codes.zero), (weight, added, multiplier), output)
-    return (result if output is None else result + np.float32(output.zero)).astype(x.dtype)
+        return run_dynamic_layer(layer, steps, scale, (weight, added, multiplier))
+    result = run_layer(layer, steps, (weight, added, multiplier), output)
+    return result if output is None else result + np.float32(output.zero)
 
 
 def run_layer(layer: QuantizedLayer, steps: Floats, parameters: Sequence[Floats], codes: CodesAttr | None) -> Floats:

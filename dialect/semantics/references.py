@@ -15,7 +15,7 @@ from ..ops.constants import SparseConstantOp
 from ..ops.elementwise import ActivateOp, AddOp, ConvertOp, DivOp, MulOp, PreluOp, SubOp
 from ..ops.graphs import LOWEST, AggregateOp, AttendEdgesOp, EdgeListOp, SortEdgesOp
 from ..ops.grouped_layers import GroupedLayersOp
-from ..ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
+from ..ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, Resample2dOp
 from ..ops.layers import (
     BatchMatmulTransposeBOp,
     BatchNormOp,
@@ -32,7 +32,7 @@ from ..ops.recurrences import RecurrenceOp
 from ..ops.training.gradients import SampledProductOp, SumRowsOp
 from ..tensors import shape_of
 from .array_operators import OPERATORS, Array
-from .images import conv2d, depthwise2d, interleave2d, pool2d, quantized_conv2d, resample2d
+from .images import conv2d, depthwise2d, interleave2d, pool2d, resample2d
 from .quantized import run_convert, run_linear
 from .recurrences import run_recurrence
 
@@ -297,7 +297,6 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         BatchMatmulTransposeBOp: _product,
         NetworkOp: _network,
         GroupedLayersOp: _grouped_layers,
-        QuantizedConv2dOp: quantized_conv2d,
         RecurrenceOp: run_recurrence,
     }
 )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ...dialect.ops.constants import constant_matrix
-from ...dialect.ops.images import QuantizedConv2dOp
+from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.quantized_layers import GREATEST_WEIGHT
 from ...dialect.tensors import shape_of
 from ...sparse.csr import CscMatrix
@@ -29,7 +29,7 @@ class Window(NamedTuple):
     groups: int
 
     @staticmethod
-    def of(op: QuantizedConv2dOp) -> "Window":
+    def of(op: Conv2dOp) -> "Window":
         """Return the window of a convolution, whose channels are in as many groups as its weight allows."""
         inputs, outputs = shape_of(op.weight)
         channels = inputs // len(op.window.taps)

@@ -36,18 +36,14 @@ def emit_depthwise2d(op: Depthwise2dOp, builder: NodeBuilder) -> tuple[ir.Value]
     return (value if op.activation is None else emit_activation(op.activation, value, builder),)
 
 
-def emit_pool2d(op: Pool2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
-    """MaxPool or AveragePool; the largest of codes is one, which runtimes find among bytes if rounding says so."""
+def pooled(op: Pool2dOp, x: ir.Value, builder: NodeBuilder) -> ir.Value:
+    """Return the pooling of floats `x`."""
     attributes = {"kernel_shape": spatial(op, op.window.kernel_size), **window_attributes(op)}
-    x, dilations = builder.operand(op.x), attributes.pop("dilations")
+    dilations = attributes.pop("dilations")
     if op.kind.data == "max":
-        value, source = builder.node("MaxPool", x, **attributes, dilations=dilations), x.producer()
-        if source is None or source.op_type != "DequantizeLinear":
-            return (value,)
-        codes = source.inputs[1:]
-        return (builder.node("DequantizeLinear", builder.node("QuantizeLinear", value, *codes), *codes),)
+        return builder.node("MaxPool", x, **attributes, dilations=dilations)
     included = int(op.kind.data == "average_with_pads")
-    return (builder.node("AveragePool", x, **attributes, count_include_pad=included),)
+    return builder.node("AveragePool", x, **attributes, count_include_pad=included)
 
 
 def emit_resample2d(op: Resample2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
@@ -120,10 +116,8 @@ def _weight(value: SSAValue, shape: tuple[int, ...], builder: NodeBuilder) -> ir
 
 IMAGES_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
     {
-        Conv2dOp: emit_conv2d,
         Depthwise2dOp: emit_depthwise2d,
         Interleave2dOp: emit_interleave2d,
-        Pool2dOp: emit_pool2d,
         Resample2dOp: emit_resample2d,
     }
 )

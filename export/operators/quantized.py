@@ -23,7 +23,7 @@ from ...dialect.attributes.codes import CodesAttr, codes_in
 from ...dialect.ops.constants import constant_array
 from ...dialect.ops.elementwise import ConvertOp
 from ...dialect.ops.foreign import ForeignOp
-from ...dialect.ops.images import QuantizedConv2dOp
+from ...dialect.ops.images import Conv2dOp, Pool2dOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.quantized_layers import QuantizedLayer
 from ...dialect.ops.sparse_network import SparseNetworkOp
@@ -32,6 +32,7 @@ from ...foundation.rounded_inverses import factors_of
 from ..writing.node_builder import Emitter, NodeBuilder
 from .byte_weights import IntegerMatrix, Window
 from .elementwise import emit_activation
+from .images import emit_conv2d, pooled
 
 AXES_SINCE: Final = 13
 """The opset from which DequantizeLinear has a scale an output."""
@@ -49,28 +50,41 @@ def emit_linear_on_codes(op: LinearOp, builder: NodeBuilder) -> tuple[ir.Value]:
     value, layer = builder.operand(op.x), op.on_codes
     if op.finds_codes:
         return (_activated(layer, dynamic_sums(layer, value, None, builder), builder),)
+    return (_emitted(op, None, value, builder),)
+
+
+def _emitted(op: LinearOp | Conv2dOp, window: Window | None, value: ir.Value, builder: NodeBuilder) -> ir.Value:
+    """Return the results of a layer of codes that are given."""
     codes, following = written_codes(op.x), written_codes(op.result)
     assert codes is not None
-    return (_Emission(layer._replace(codes=codes), following, len(shape_of(op.x)), None, builder).emit(value),)
+    layer = op.on_codes._replace(codes=codes)
+    return _Emission(layer, following, len(shape_of(op.x)), window, builder).emit(value)
 
 
 def written_codes(value: SSAValue) -> CodesAttr | None:
     """Return the codes of a value in a file: unsigned, for which runtimes have kernels, unless others read them."""
     codes = codes_in(value.type)
     ends = isinstance(value, BlockArgument) or isinstance(value.owner, ForeignOp | SparseNetworkOp)
-    ends = ends or any(not isinstance(use.operation, LinearOp | ConvertOp) for use in value.uses)
+    ends = ends or any(not isinstance(use.operation, LinearOp | Conv2dOp | Pool2dOp | ConvertOp) for use in value.uses)
     return codes if codes is None or ends else _unsigned(codes)
 
 
-def emit_quantized_conv2d(op: QuantizedConv2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
-    """The same for a convolution, whose weight is [O, C, kh, kw]."""
+def emit_convolution(op: Conv2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """A convolution of floats, or the same as a linear layer for one on codes, whose weight is [O, C, kh, kw]."""
+    if op.codes is None:
+        return emit_conv2d(op, builder)
     window, value = Window.of(op), builder.operand(op.x)
-    if op.codes.is_dynamic:
-        return (_activated(op.layer, dynamic_sums(op.layer, value, window, builder), builder),)
-    codes, output = _unsigned(op.codes), None if op.output is None else _unsigned(op.output)
-    emission = _Emission(op.layer._replace(codes=codes), output, len(shape_of(op.x)), window, builder)
-    value = emission.emit(_codes(value, codes.scale, codes, builder))
-    return (value if output is None else _floats(value, output, builder),)
+    if op.finds_codes:
+        return (_activated(op.on_codes, dynamic_sums(op.on_codes, value, window, builder), builder),)
+    return (_emitted(op, window, value, builder),)
+
+
+def emit_pooling(op: Pool2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
+    """A pooling of floats, or of those of codes: runtimes that know codes find the largest among bytes."""
+    codes, x = written_codes(op.x), builder.operand(op.x)
+    if codes is None:
+        return (pooled(op, x, builder),)
+    return (_codes(pooled(op, _floats(x, codes, builder), builder), codes.scale, codes, builder),)
 
 
 class _Emission(NamedTuple):
@@ -241,7 +255,8 @@ def _convolution_sums(
 
 QUANTIZED_EMITTERS: Final[Mapping[type[Operation], Emitter]] = MappingProxyType(
     {
-        QuantizedConv2dOp: emit_quantized_conv2d,
+        Conv2dOp: emit_convolution,
+        Pool2dOp: emit_pooling,
         ConvertOp: emit_convert,
     }
 )

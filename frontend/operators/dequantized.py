@@ -9,7 +9,7 @@ from ...dialect.attributes.codes import CodesAttr
 from ...dialect.ops.constants import constant_array
 from ...dialect.ops.elementwise import ActivateOp
 from ...dialect.ops.foreign import ForeignOp
-from ...dialect.ops.images import QuantizedConv2dOp
+from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp
 from ...foundation.rounded_inverses import dividend_of
 from .conversion import Conversion, Converter, NotCovered
@@ -59,9 +59,7 @@ def _rounded_steps(conversion: Conversion) -> SSAValue | None:
     if activation is not None and isinstance(owner, ActivateOp):
         value = owner.x
     match value.owner:
-        case QuantizedConv2dOp(output=None) as before:
-            layer = before.layer
-        case LinearOp(codes=CodesAttr()) as before:
+        case Conv2dOp(codes=CodesAttr()) | LinearOp(codes=CodesAttr()) as before:
             layer = before.on_codes
         case _:
             return None
@@ -71,8 +69,8 @@ def _rounded_steps(conversion: Conversion) -> SSAValue | None:
         return None
     conversion.replaces(codes.nodes)
     layer = layer._replace(multiplier=conversion.emit_constant(whole, ""))
-    if isinstance(before, QuantizedConv2dOp):
-        made = conversion.emit(QuantizedConv2dOp(before.x, layer, before.window)).result
+    if isinstance(before, Conv2dOp):
+        made = conversion.emit(Conv2dOp.of_codes(before.x, layer, before.window)).result
     else:
         made = conversion.emit(LinearOp.of_codes(before.x, layer)).result
     if activation is not None:

@@ -1,5 +1,7 @@
 """Elementwise work of image networks that ends with codes: chains of ops, whose values in between are in registers.
 
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+
 A chain that reads the codes of one value alone may be a look-up of each byte:
 
 line      c0 c1 ... c63                        the codes of 64 positions
@@ -19,7 +21,8 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.activations import CODES, OF_FEW_INSTRUCTIONS
-from ...dialect.ops.elementwise import ActivateOp, BinaryOp, rounds_to_codes
+from ...dialect.attributes.codes import codes_in
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp, ConvertOp, rounds_to_codes
 from ...dialect.ops.images import Spread
 from ...dialect.semantics.interpreter import evaluate
 from ...kernels.tile_widths import PIXELS
@@ -35,13 +38,13 @@ from ..quantized.rounding import Rounding
 from .found_codes import words_of
 from .image_code import ImageCode, spreads_in_network
 from .lines import LINE, CodeValues, joined_bytes, load_line
-from .stored_codes import Stored, source_of
+from .stored_codes import Stored
 
 
 def emit_chain(image: ImageCode, chain: Sequence[Operation]) -> None:
     """Emit elementwise work that ends with codes, tile by tile; intermediate values stay in registers."""
     stored, result = image.memory.stored.codes, chain[-1].results[0]
-    source, channels = source_of(chain, stored), image.memory.views[result].channels
+    source, channels = image.memory.stored.source_of(chain), image.memory.views[result].channels
     if source is not None and table_gains(chain, image.code.target):
         codes = table_of(chain, (source, stored[source]), stored[result])
         (table,) = image.arrays(("table of codes", codes), partial(packed_table, codes))
@@ -157,12 +160,23 @@ def table_gains(chain: Sequence[Operation], target: CpuTarget) -> bool:
 def table_of(chain: Sequence[Operation], source: tuple[SSAValue, Stored], target: Stored) -> bytes:
     """Return the code that a chain makes of each code of the value that it reads."""
     value, codes = source
-    steps = np.arange(CODES, dtype=np.float32) - np.float32(codes.zero)
-    known: dict[SSAValue, NDArray[np.float32]] = {value: steps * np.float32(codes.scale)}
+    every, typed = np.arange(CODES, dtype=np.float32), codes_in(value.type)
+    floats = (every - np.float32(codes.zero)) * np.float32(codes.scale)
+    known: dict[SSAValue, NDArray[np.float32]] = {value: floats if typed is None else every + typed.least}
+
+    def of(operand: SSAValue) -> NDArray[np.float32]:
+        # floats of codes, and codes of what was rounded, have no place in a chain
+        if operand not in known and isinstance(operand.owner, ConvertOp):
+            (known[operand],) = evaluate(operand.owner, [of(operand.owner.x)], np.float32)
+        return known[operand]
+
     for op in chain:
-        (result,) = evaluate(op, [known[operand] for operand in op.operands], np.float32)
+        (result,) = evaluate(op, [of(operand) for operand in op.operands], np.float32)
         known[op.results[0]] = result.astype(np.float32)
-    multiples = known[chain[-1].results[0]] / np.float32(target.scale)
+    last, typed = chain[-1].results[0], codes_in(chain[-1].results[0].type)
+    if typed is not None:
+        return (known[last] - np.float32(typed.least)).astype(np.uint8).tobytes()
+    multiples = known[last] / np.float32(target.scale)
     return (target.attribute.steps(multiples) + np.float32(target.zero)).astype(np.uint8).tobytes()
 
 

@@ -1,5 +1,7 @@
 """Codes of image networks as code knows them: words and a line of constants, or what a call found of all its images.
 
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+
 before an image:  range of an argument -> words of its codes, a line of their zeros; of a convolution that reads it,
                   bias and multiplier of the sums
 """
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.constants import constant_array
-from ...dialect.ops.images import QuantizedConv2dOp
+from ...dialect.ops.images import Conv2dOp
 from ..llvm.flow import call, loop
 from ..llvm.values import BYTE, FLOAT_BYTES, Byte, Bytes, Floats, Ints, Number
 from ..quantized.byte_lanes import lookup_form
@@ -59,19 +61,19 @@ def to_floats(image: ImageCode, codes: Stored, lines: Bytes, there: Bytes, chann
         call(lines_to_floats(image.code), lines, there, codes.constants, channels)
 
 
-def scaled_by_range(image: ImageCode, op: QuantizedConv2dOp) -> FoundCodes:
+def scaled_by_range(image: ImageCode, op: Conv2dOp) -> FoundCodes:
     """Return where the bias and the multiplier of a convolution are that reads found codes."""
     place = _own(image, op)
     multiplier = place.after(FLOAT_BYTES * padded_outputs(op)).cast(Floats)
     return FoundCodes(_own(image, op.x), place.cast(Ints), multiplier)
 
 
-def emit_range(image: ImageCode, op: QuantizedConv2dOp, x: Floats, count: Number) -> None:
+def emit_range(image: ImageCode, op: Conv2dOp, x: Floats, count: Number) -> None:
     """Emit the search for the codes of all values that a convolution reads, at `x`."""
     found, lanes = scaled_by_range(image, op), lookup_form(image.code.target).lanes
     sums, multiplier = image.arrays((op, "sums of weights"), _sums_and_multiplier, op)
     call(find_codes(image.code, lanes), x, count, sums, multiplier, padded_outputs(op), found)
-    words = words_of(image, op.x, Stored.of(op.codes))
+    words = words_of(image, op.x, Stored.of(op.on_codes.codes))
     with loop(count.constant(OUTSIDE_BYTES)) as place:
         words.outside[place] = words.zero
 
@@ -82,8 +84,9 @@ def _own(image: ImageCode, key: SSAValue | Operation) -> Bytes:
 
 def _sums_and_multiplier(op: Operation | None) -> list[NDArray[np.generic]]:
     """Return the sums of the weights of each output, and the multiplier, padded to whole vectors."""
-    assert isinstance(op, QuantizedConv2dOp)
-    weight, multiplier = weight_of(op.layer), constant_array(op.multiplier)
+    assert isinstance(op, Conv2dOp)
+    layer = op.on_codes
+    weight, multiplier = weight_of(layer), constant_array(layer.multiplier)
     assert multiplier is not None
     sums = np.bincount(weight.columns, weight.values, weight.shape[1]).astype(np.int32)
     padding = (0, padded_outputs(op) - len(sums))

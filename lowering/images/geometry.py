@@ -18,7 +18,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.window import Pair, WindowAttr
 from ...dialect.ops.elementwise import rounds_to_codes
-from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp, image_shape
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, WindowOp, image_shape
 from ...kernels.tile_widths import IMAGE_TILES, PIXELS
 
 NO_PIXEL: Final = -1
@@ -126,7 +126,7 @@ def planes_of(ops: Iterable[Operation], values: Sequence[SSAValue]) -> dict[Pair
         if isinstance(op, WindowOp) and not reads_all(op):
             pitches.connect(op)
     planes = {size: Plane(*size, pitches.least[pitches.root(size)]) for size in sizes}
-    if any(isinstance(op, QuantizedConv2dOp) or rounds_to_codes(op) for op in ops):
+    if any((isinstance(op, Conv2dOp) and op.codes is not None) or rounds_to_codes(op) for op in ops):
         return planes
     tiles = _tiles(planes, pitches, [op for op in ops if isinstance(op, Conv2dOp)])
     return {size: replace(plane, tile=tiles[pitches.root(size)]) for size, plane in planes.items()}
@@ -171,7 +171,7 @@ class _Pitches:
         source = before[1] if phases.is_whole else phases.size(*before)[1]
         columns = [tap.column for tap in phases.taps]
         target = self.root(after)
-        if phases.is_whole and isinstance(op, Conv2dOp | Depthwise2dOp | QuantizedConv2dOp):
+        if phases.is_whole and isinstance(op, Conv2dOp | Depthwise2dOp):
             other = self.root(before)
             self.parents[other] = target
             self.least[target] = max(self.least[target], self.least[other])

@@ -5,7 +5,7 @@ from functools import partial, reduce
 from llvmlite import ir
 
 from ...dialect.attributes.activations import ActivationAttr
-from ...dialect.ops.elementwise import ActivateOp, BinaryOp
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp, ConvertOp
 from ...dialect.ops.images import Interleave2dOp, Pool2dOp, Resample2dOp, image_shape
 from ...dialect.ops.movement import ConcatOp
 from ..kernels.elementwise import BinaryForm, activate, binary
@@ -19,10 +19,11 @@ from .memory import View
 from .movement import blending
 
 
-def emit_activation(image: ImageCode, op: ActivateOp) -> None:
-    """Emit an activation, tile by tile."""
+def emit_activation(image: ImageCode, op: ActivateOp | ConvertOp) -> None:
+    """Emit an activation, or a rounding, tile by tile."""
+    activation = op.codes.rounding if isinstance(op, ConvertOp) else op.activation
     x = image.memory.views[op.x]
-    function = activate(image.code, op.activation, x.plane.tile)
+    function = activate(image.code, activation, x.plane.tile)
     image.each_tile(op.result, lambda number, there: call(function, image.tile(x, number), there, x.channels))
 
 

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.window import Pair
 from ...dialect.ops.image_network import ImageNetworkOp
-from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp, image_shape
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, WindowOp, image_shape
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.tensors import shape_of
@@ -87,10 +87,9 @@ def ops_of(network: ImageNetworkOp) -> list[Operation]:
 
 def needs_phases(op: Operation, stored: StoredCodes) -> bool:
     """Return whether an op reads copies of the pixels: those of a stride, with other values for pads, or as codes."""
-    if isinstance(op, QuantizedConv2dOp):
-        return op.x not in stored.codes or not Phases.of(op.window).is_whole
     if isinstance(op, Conv2dOp | Depthwise2dOp):
-        return not Phases.of(op.window).is_whole
+        is_rounded = isinstance(op, Conv2dOp) and op.codes is not None and op.x not in stored.codes
+        return is_rounded or not Phases.of(op.window).is_whole
     return isinstance(op, Pool2dOp) and not reads_all(op)
 
 
@@ -108,18 +107,19 @@ class _Plan:
     def __post_init__(self) -> None:
         self.ops = ops_of(self.network)
         self.arguments = list(self.network.body.block.args)
-        self.values = [*self.arguments, *(result for op in self.ops for result in op.results)]
-        self.planes = planes_of(self.ops, self.values)
+        self.planes = planes_of(self.ops, [*self.arguments, *(result for op in self.ops for result in op.results)])
         self.stored = StoredCodes.of(self.arguments, self.ops)
+        same = self.stored.same
+        self.values = [*self.arguments, *(one for op in self.ops for one in op.results if one not in same)]
         self.written: dict[SSAValue, int] = dict.fromkeys(self.arguments, ARRIVAL)
         self.read: dict[SSAValue, int] = dict.fromkeys(self.values, ARRIVAL)
         for step, op in enumerate(self.ops):
             self.written |= dict.fromkeys(op.results, step)
-            self.read |= dict.fromkeys([*op.operands, *op.results], step)
+            self.read |= dict.fromkeys([*map(self.stored.place, op.operands), *op.results], step)
         for last, chain in self.stored.chains.items():
-            step = self.ops.index(last)
-            self.read |= {value: max(step, self.read.get(value, step)) for op in chain for value in op.operands}
-        self.read |= dict.fromkeys(self.network.yielded, len(self.ops))
+            step, read = self.ops.index(last), (self.stored.place(value) for op in chain for value in op.operands)
+            self.read |= {value: max(step, self.read.get(value, step)) for value in read}
+        self.read |= dict.fromkeys(map(self.stored.place, self.network.yielded), len(self.ops))
         for value in self.values:
             if value not in self.stored.inner:
                 self.shared.add(value, self.written[value], self.read[value])
@@ -128,13 +128,14 @@ class _Plan:
     def _place(self) -> None:
         for op in self.ops:
             if isinstance(op, ConcatOp):
-                for part, first in _with_channels(op.parts):
-                    alone = list(op.parts).count(part) == 1 and part in self.shared.used
+                parts = [self.stored.place(part) for part in op.parts]
+                for part, first in _with_channels(parts):
+                    alone = parts.count(part) == 1 and part in self.shared.used
                     if alone and not isinstance(part.owner, SplitOp):
                         self.shared.put(part, op.result, first)
             if isinstance(op, SplitOp):
                 for part, first in _with_channels(op.parts):
-                    self.shared.put(part, op.x, first)
+                    self.shared.put(part, self.stored.place(op.x), first)
 
     def finish(self) -> ImageMemory:
         """Return the plan."""
@@ -146,6 +147,7 @@ class _Plan:
         for value in self.shared.values:
             root, first = self.shared.place(value)
             views[value] = self._view(root, begin + plan.starts[root], value, first)
+        views |= {other: views[value] for other, value in self.stored.same.items() if value in views}
         phases = {
             op: replace(view, start=begin + start)
             for (op, view), start in zip(copies.items(), plan.others, strict=True)
@@ -156,7 +158,7 @@ class _Plan:
         """Return the bytes up to the end of what is found, and where each is, from a byte on."""
         places: dict[SSAValue | Operation, int] = {}
         for op in self.ops:
-            if isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic:
+            if isinstance(op, Conv2dOp) and op.finds_codes:
                 if op.x not in places:
                     places[op.x], begin = begin, begin + ARGUMENT_BYTES
                 places[op], begin = begin, begin + 2 * FLOAT_BYTES * padded_outputs(op)
@@ -175,21 +177,22 @@ class _Plan:
         phases, plane = Phases.of(op.window), self.planes[_size(op.results[0])]
         height, width = phases.size(*_size(op.x))
         channels = shape_of(op.x)[1] * len(phases.offsets)
-        item = 1 if isinstance(op, QuantizedConv2dOp) or op.x in self.stored.codes else FLOAT_BYTES
+        on_codes = (isinstance(op, Conv2dOp) and op.codes is not None) or op.x in self.stored.codes
+        item = 1 if on_codes else FLOAT_BYTES
         return View(replace(plane, height=height, width=width), 0, channels, channels, item=item)
 
     def _zeroed(self) -> frozenset[SSAValue]:
         """Return the values that windows read beyond their pixels; what is joined or cut counts with all its parts."""
         found: set[SSAValue] = set()
         for op in reversed(self.ops):
-            if isinstance(op, Conv2dOp | Depthwise2dOp | QuantizedConv2dOp) and not self._needs_phases(op):
+            if isinstance(op, Conv2dOp | Depthwise2dOp) and not self._needs_phases(op):
                 # pads at the end alone move no tap, but make the image larger
                 if not Phases.of(op.window).is_point or _size(op.x) != _size(op.results[0]):
-                    found.add(op.x)
+                    found.add(self.stored.place(op.x))
             elif reads_all(op):
-                found.add(op.operands[0])
+                found.add(self.stored.place(op.operands[0]))
             elif isinstance(op, ConcatOp | SplitOp) and any(result in found for result in op.results):
-                found.update(op.operands)
+                found.update(map(self.stored.place, op.operands))
         return frozenset(found)
 
 
@@ -201,18 +204,16 @@ def _with_channels(parts: Sequence[SSAValue]) -> Iterator[tuple[SSAValue, int]]:
         first += shape_of(part)[1]
 
 
-def padded_outputs(op: QuantizedConv2dOp) -> int:
+def padded_outputs(op: Conv2dOp) -> int:
     """Return the outputs of a convolution, padded to whole vectors of the widest kind."""
-    return -(-op.layer.outputs // PADDED) * PADDED
+    return -(-shape_of(op.weight)[1] // PADDED) * PADDED
 
 
 def _own_rows(op: Operation) -> int:
     """Return the rows of floats in which a thread puts the windows of a tile, and what kernels make of them."""
     match op:
         case Conv2dOp():
-            return sum(shape_of(op.weight)) + OUTPUT_ROOM
-        case QuantizedConv2dOp():
-            return OwnRows.of(op).total
+            return sum(shape_of(op.weight)) + OUTPUT_ROOM if op.codes is None else OwnRows.of(op).total
         case _:
             # lines of codes on their way to floats
             return max((-(-shape_of(result)[1] // FLOAT_BYTES) for result in op.results), default=0)
@@ -226,7 +227,7 @@ class OwnRows(NamedTuple):
     lines: int
 
     @staticmethod
-    def of(op: QuantizedConv2dOp) -> "OwnRows":
+    def of(op: Conv2dOp) -> "OwnRows":
         """Return the rows that an op needs."""
         inputs, outputs = shape_of(op.weight)
         # records that pad others add to sums that nothing reads

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from ...dialect.attributes.codes import codes_in
 from ...dialect.ops.constants import constant_array
 from ...dialect.ops.images import (
     Conv2dOp,
     Depthwise2dOp,
     Interleave2dOp,
     Pool2dOp,
-    QuantizedConv2dOp,
     Resample2dOp,
     WindowOp,
     image_shape,
@@ -201,22 +201,22 @@ def packed_quads(form: QuadForm, blocks: int, op: Operation | None) -> Arrays:
     Raises:
         ValueError: the multiplier is no constant.
     """
-    assert isinstance(op, QuantizedConv2dOp)
-    layer, multiplier = op.layer, constant_array(op.multiplier)
+    assert isinstance(op, Conv2dOp)
+    layer, output = op.on_codes, codes_in(op.result.type)
+    multiplier = constant_array(layer.multiplier)
     if multiplier is None:
         raise ValueError("the multiplier of a quantized convolution is no constant")
     weight, bounds = weight_of(layer), np.zeros(1, np.int32)
-    if op.output is not None:
+    if output is not None:
         positive = op.activation is not None and op.activation.kind == "relu"
-        bounds = CodeBounds.of(op.output, positive=positive).words()
+        bounds = CodeBounds.of(output, positive=positive).words()
         if layer.rounds_sums:
-            multiplier = multiplier / np.float32(op.output.scale)
+            multiplier = multiplier / np.float32(output.scale)
     padding = (0, -weight.shape[1] % byte_quads.QUAD)
-    if op.codes.is_dynamic:
-        added = constant_array(op.bias)
-        assert added is not None
+    if op.finds_codes:
         nothing = np.zeros(1, np.int32)
-        return [*byte_quads.pack(weight, blocks, form), nothing, nothing, np.pad(added.astype(np.float32), padding)]
+        added = np.pad(layer.added.astype(np.float32), padding)
+        return [*byte_quads.pack(weight, blocks, form), nothing, nothing, added]
     outputs = [np.pad(one, padding) for one in (bias_of(layer, weight), multiplier.astype(np.float32))]
     return [*byte_quads.pack(weight, blocks, form), *outputs, bounds]
 

@@ -1,5 +1,7 @@
 """Layers of image networks on codes: convolutions, means of all pixels, and the ways in and out.
 
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+
 A convolution puts the lines of its windows next to each other, or finds them there, and the kernel of a quantized layer
 takes them as 64 rows of a batch. Where its result is not stored as codes, they become floats tile by tile.
 """
@@ -9,7 +11,8 @@ from functools import partial
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from ...dialect.ops.images import Pool2dOp, QuantizedConv2dOp, image_shape
+from ...dialect.attributes.codes import codes_in
+from ...dialect.ops.images import Conv2dOp, Pool2dOp, image_shape
 from ...dialect.tensors import shape_of
 from ...kernels.byte_lookup import LookupForm
 from ...kernels.byte_quads import COLUMNS, QUAD, block_quads
@@ -33,20 +36,21 @@ from .stored_codes import Stored
 from .window_layers import Windows
 
 
-def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
+def emit_convolution_on_codes(image: ImageCode, op: Conv2dOp) -> None:
     """Emit for each tile the lines of its windows, and the kernel on them."""
     read, plane, own = Windows.of(image, op, "copy"), image.memory.views[op.result].plane, OwnRows.of(op)
     family = SCATTERED if op.kernel is None else op.kernel.family_at(PIXELS)
     blocks = 1 if op.kernel is None else op.kernel.blocks.get(family, 1)
     form = LookupForm(WIDE_LANES, bytewise=multiplies_bytes(image.code.target))
-    kind = "values" if op.output is None else "codes"
-    end = LayerEnd(kind, op.activation, shape_of(op.weight)[1], adds=op.codes.is_dynamic)
-    if op.output is not None and op.layer.rounds_sums:
+    output, rounds_sums = codes_in(op.result.type), op.on_codes.rounds_sums
+    kind = "values" if output is None else "codes"
+    end = LayerEnd(kind, op.activation, shape_of(op.weight)[1], adds=op.finds_codes)
+    if output is not None and rounds_sums:
         end = LayerEnd(end.kind, None, end.outputs)
     inputs = Blocks(blocks, block_quads(shape_of(op.weight)[0], blocks))
     kernel = quad_layer(image.code, form, end, inputs, FORMS[family])
     packed: list[Value] = [*image.arrays((op, "quads"), partial(packing.packed_quads, FORMS[family], blocks), op)]
-    if op.codes.is_dynamic:
+    if op.finds_codes:
         _, *scaled = scaled_by_range(image, op)
         packed = [*packed[:-3], *scaled, packed[-1]]
 
@@ -55,10 +59,10 @@ def emit_quantized_convolution(image: ImageCode, op: QuantizedConv2dOp) -> None:
         # lines of codes are made in the result's place where it is stored so
         results = image.lines(op.result, there, own.windows + own.sums)
         call(kernel, lines, sums, results, packed)
-        if op.output is None:
+        if output is None:
             call(sums_in_order(image.code), sums, there, end.outputs)
         else:
-            to_floats(image, Stored.of(op.output), results, there, end.outputs)
+            to_floats(image, Stored.of(output), results, there, end.outputs)
 
     image.each_tile(op.result, tile)
 

@@ -13,14 +13,13 @@ from typing import Final
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from ...dialect.ops.elementwise import ActivateOp, BinaryOp
+from ...dialect.ops.elementwise import ActivateOp, BinaryOp, ConvertOp
 from ...dialect.ops.image_network import ImageNetworkOp
 from ...dialect.ops.images import (
     Conv2dOp,
     Depthwise2dOp,
     Interleave2dOp,
     Pool2dOp,
-    QuantizedConv2dOp,
     Resample2dOp,
     image_shape,
 )
@@ -45,7 +44,7 @@ from .layers import (
 )
 from .memory import ops_of, plan_images
 from .movement import moving
-from .quantized import emit_code_mean, emit_entrance, emit_exit, emit_quantized_convolution
+from .quantized import emit_code_mean, emit_convolution_on_codes, emit_entrance, emit_exit
 from .window_layers import emit_depthwise, emit_pooling
 
 SHARED_GAIN: Final = 0.95
@@ -81,7 +80,7 @@ class ImageStep:
         """Emit the search for codes in all images; every thread finds them by itself, or they would have to meet."""
         outer = dict[SSAValue, SSAValue](zip(self.op.body.block.args, self.op.inputs, strict=True))
         for op in ops_of(self.op):
-            if isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic:
+            if isinstance(op, Conv2dOp) and op.finds_codes:
                 assert self.images is not None
                 values = self.images * prod(image_shape(op.x)[1:])
                 emit_range(image, op, self.step.pointers[outer[op.x]], values)
@@ -150,13 +149,11 @@ def _emit_layer(image: ImageCode, op: Operation) -> bool:
     if op in stored.chains:
         emit_chain(image, stored.chains[op])
         return True
-    if any(result in stored.inner for result in op.results):
+    if any(result in stored.inner or result in stored.same for result in op.results):
         return False
     match op:
         case Conv2dOp():
-            emit_convolution(image, op)
-        case QuantizedConv2dOp():
-            emit_quantized_convolution(image, op)
+            (emit_convolution if op.codes is None else emit_convolution_on_codes)(image, op)
         case Depthwise2dOp():
             emit_depthwise(image, op)
         case Pool2dOp() if reads_all(op):
@@ -167,7 +164,7 @@ def _emit_layer(image: ImageCode, op: Operation) -> bool:
             emit_resampling(image, op)
         case Interleave2dOp():
             emit_interleaving(image, op)
-        case ActivateOp():
+        case ActivateOp() | ConvertOp():
             emit_activation(image, op)
         case BinaryOp():
             emit_arithmetic(image, op)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from ...dialect.ops.images import Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, WindowOp
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, WindowOp
 from ...dialect.tensors import shape_of
 from ...kernels.tile_widths import PIXELS
 from ..llvm.flow import call
@@ -88,13 +88,14 @@ class Windows:
 
 def _codes_of(image: ImageCode, op: WindowOp) -> Stored | None:
     """Return the codes that windows are made of, None for floats."""
-    return Stored.of(op.codes) if isinstance(op, QuantizedConv2dOp) else image.memory.stored.codes.get(op.x)
+    codes = op.codes if isinstance(op, Conv2dOp) else None
+    return image.memory.stored.codes.get(op.x) if codes is None else Stored.of(codes)
 
 
 def _words_of(image: ImageCode, op: WindowOp, codes: Stored) -> CodeWords:
     """Return the words of codes; outside of an image a convolution has the zero point, a pooling the least one."""
     words = words_of(image, op.x, codes)
-    if isinstance(op, QuantizedConv2dOp):
+    if isinstance(op, Conv2dOp):
         return words
     return words._replace(zero=Byte(words.bounds.builder, ir.Constant(BYTE, 0)), outside=outside_of(image, 0))
 

@@ -43,7 +43,7 @@ from ...dialect.ops.constants import SparseConstantOp, few_bits_of
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp
 from ...dialect.ops.foreign import INT64, INTEGERS, ForeignOp
 from ...dialect.ops.graphs import EdgeListOp, OverEdges, OverEdgesOp, SortEdgesOp
-from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, QuantizedConv2dOp, Resample2dOp
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Resample2dOp
 from ...dialect.ops.layers import LinearOp, float_layers
 from ...dialect.ops.movement import ReshapeOp
 from ...dialect.ops.recurrences import RecurrenceOp
@@ -63,6 +63,8 @@ from ..analysis.clusters import Cluster, boundary_of, clusters_of
 from ..analysis.dominance import moving_ops
 from ..analysis.rowwise import Rows, dynamic_operands
 from ..analysis.weights import connection_count, weight_of
+from ..images.code_borders import clusters_of_images
+from ..images.fuse_convolutions import codes_between
 from ..images.image_layers import (
     behind_sparse,
     dense_us,
@@ -127,7 +129,7 @@ def split_ends(
     for op in ops:
         if not isinstance(op, Activated) or op.activation is None or not _ends(op, ops) or not is_dear(op):
             continue
-        if isinstance(op, LinearOp) and op.times is not None:
+        if isinstance(op, LinearOp | Conv2dOp) and op.times is not None:
             continue
         activate = ActivateOp(op.result, op.activation)
         op.result.replace_uses_with_if(activate.result, lambda use, made=activate: use.operation is not made)
@@ -150,7 +152,7 @@ def _ends(op: Operation, ops: Collection[Operation]) -> bool:
     return all(use.operation not in ops for result in op.results for use in result.uses)
 
 
-LAYERS: Final = LinearOp | Conv2dOp | QuantizedConv2dOp | OverEdgesOp | RecurrenceOp
+LAYERS: Final = LinearOp | Conv2dOp | OverEdgesOp | RecurrenceOp
 """Ops after which a network is called."""
 
 SMALL_DENSE: Final = 4096
@@ -202,8 +204,9 @@ class _Known(NamedTuple):
 
 
 def _form_networks(func: FuncOp, known: _Known) -> None:
-    if any(isinstance(op, Conv2dOp | QuantizedConv2dOp) for op in func.body.block.ops):
+    if any(isinstance(op, Conv2dOp) for op in func.body.block.ops):
         _form_image_networks(func, image_shares(known.machine), takes_dense=known.takes_dense)
+        codes_between(func)  # where no network was formed, nothing crosses its border
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
     weight_bytes = sum(_weight_bytes(op) for op in float_layers(ops))
@@ -239,14 +242,17 @@ def _form_image_networks(func: FuncOp, shares: ImageShares, *, takes_dense: bool
     """Move convolutions into sparse networks, with what runs on images beside them, where all gain enough together."""
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     counts = image_counts(ops, rows.shapes)
+    before = dense_us(list(counts), shares)
     taken = behind_sparse(counts, shares, takes_dense=takes_dense)
-    for cluster in clusters_of(ops, taken):
+    for cluster in clusters_of_images(func.body.block, taken):
         if cluster.is_joined and any(map(is_sparse_convolution, cluster.ops)):
             for end in dear_ends(cluster.ops, lambda op, left: is_dear_image(op, left, shares)):
                 del taken[end]
-    clusters = clusters_of(ops, taken)
+    clusters = clusters_of_images(func.body.block, taken)
+    if len(computing_ops(func.body.block)) != len(ops):
+        rows = Rows(_shapes(func))
     gains = {cluster.ops: _gain_us(cluster.ops, shares) for cluster in clusters if cluster.is_joined}
-    before, saved = dense_us(list(counts), shares), sum(gain for gain in gains.values() if gain > 0)
+    saved = sum(gain for gain in gains.values() if gain > 0)
     ratio = before / (before - saved) if saved else 1.0
     if ratio < LEAST_GAIN:
         func.attributes[LEFT] = StringAttr(f"convolutions would be {ratio:.2f}x as fast, taken are {LEAST_GAIN}x")
@@ -450,7 +456,7 @@ def _dims(inputs: Sequence[SSAValue], rows: Rows) -> list[list[str]]:
 
 
 def _reason(ops: Sequence[Operation], gaining: set[Operation]) -> str:
-    linear = [op for op in ops if isinstance(op, LinearOp | Conv2dOp | QuantizedConv2dOp)]
+    linear = [op for op in ops if isinstance(op, LinearOp | Conv2dOp)]
     graphs = [op for op in ops if isinstance(op, OverEdgesOp)]
     if any(op.of_call for op in graphs):
         return f"{len(graphs)} sums over edges, {len(linear)} layers"

@@ -31,10 +31,11 @@ from ...dialect.ops.images import ImageLayerOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.shape_inference import symbolic_shapes
 from ...dialect.symbolic_sizes import Size
-from ..analysis.clusters import boundary_of, clusters_of
+from ..analysis.clusters import boundary_of
 from ..analysis.dominance import moving_ops
 from ..rewriting.outline import computing_ops, outline
 from ..rewriting.replacing import pass_on
+from .code_borders import clusters_of_images
 from .image_layers import image_counts, is_found, network_us, stages_of
 
 
@@ -64,7 +65,7 @@ class FormImageNetworks(ModulePass):
                 return None
             return [_network(members, self.threads)]
 
-        outline(func.body.block, clusters_of(ops, counts), network)
+        outline(func.body.block, clusters_of_images(func.body.block, counts), network)
 
 
 def _network(ops: Sequence[Operation], threads: int) -> ImageNetworkOp:

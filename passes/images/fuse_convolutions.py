@@ -11,8 +11,8 @@
 
 So do those whose channels become pixels, of what stands behind these.
 What is taken has no other reader. A depthwise convolution takes no sum. Parameters that would overflow are not taken.
-A convolution on codes takes an activation, and then the codes that it is rounded to, which may end where a clip does.
-What has been rounded to codes, or will be by all that read it from elsewhere, is not rounded to the same ones again.
+Codes are integers of eight bits that stand for values: value = scale * (code - zero). They pass between convolutions,
+and through poolings of the largest, as they are: what floats of codes are rounded to again they have been.
 """
 
 from typing import TypeVar
@@ -21,23 +21,20 @@ import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from ...dialect.attributes.activations import ActivationAttr
-from ...dialect.attributes.codes import CodesAttr
 from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
-from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp
-from ...dialect.ops.foreign import ForeignOp
-from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, QuantizedConv2dOp, spreads_of
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, ConvertOp, rounds_to_codes
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, is_largest_of_pixels
 from ...dialect.ops.layers import BatchNormOp
-from ...dialect.provenance import keep_value_name
+from ...dialect.provenance import VALUES, copy_provenance, keep_value_name
 from ..analysis.per_feature_constants import Affine, affine_of_batch_norm, affine_of_channels
 from ..analysis.weights import constant_for, entries_of, scaled_outputs, weight_of
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.parameters import place_constant
-from ..rewriting.replacing import absorb, replace
+from ..rewriting.replacing import absorb, replace, take_names
 
 
 class FuseConvolutions(ModulePass):
@@ -47,90 +44,70 @@ class FuseConvolutions(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        codes_between(op)
         for found in [found for found in op.walk() if isinstance(found, Conv2dOp | Depthwise2dOp)]:
             conv: Conv2dOp | Depthwise2dOp | None = found
             while conv is not None:
                 conv = _with_reader(conv)
-        for found in [found for found in op.walk() if isinstance(found, QuantizedConv2dOp)]:
-            while _takes_reader(found):
-                pass
-        for found in [found for found in op.walk() if isinstance(found, ActivateOp)]:
-            if _rounded(found.x) == found.activation or _is_repeated(found):
-                keep_value_name(found.result, found.x)
-                Rewriter.replace_op(found, [], [found.x])
         erase_unused(op.body)
 
 
-def _takes_reader(conv: QuantizedConv2dOp) -> bool:
-    """Let a convolution on codes apply its reader's activation, or round to its codes; return whether it does."""
-    reader = conv.result.get_user_of_unique_use()
-    if isinstance(reader, AddOp) and conv.codes.is_dynamic and conv.activation is None:
-        return _takes_addend(conv, reader)
-    if not isinstance(reader, ActivateOp) or conv.output is not None:
-        return False
-    if reader.activation.kind == "quantize":
-        if conv.codes.is_dynamic:
-            return False
-        scale, zero = reader.activation.values
-        conv.output = CodesAttr("u8", scale, int(zero))
-        if conv.activation is not None and _ends_at_codes(conv.activation, conv.output):
-            del conv.properties["activation"]
-    elif conv.activation is None:
-        conv.activation = reader.activation
-    else:
-        return False
-    absorb(reader, conv)
-    return True
+def codes_between(region: Operation) -> None:
+    """Let codes of images pass from what yields them to convolutions and poolings as they are."""
+    known: dict[tuple[SSAValue, Attribute], ConvertOp] = {}
+    for op in list(region.walk()):
+        match op:
+            case ActivateOp() if rounds_to_codes(op):
+                _pass_rounding(op)
+            case Pool2dOp() if is_largest_of_pixels(op):
+                _pool_codes(op)
+            case ConvertOp() if op.rounds and isinstance(op.x.owner, ConvertOp) and op.x.owner.x.type == op.result.type:
+                Rewriter.replace_op(op, [], [op.x.owner.x])
+            case ConvertOp() if op.rounds and is_of_images(op):
+                first = known.setdefault((op.x, op.result.type), op)
+                if first is not op and first.parent is op.parent:
+                    Rewriter.replace_op(op, [], [first.result])
+            case _:
+                pass
 
 
-def _ends_at_codes(activation: ActivationAttr, codes: CodesAttr) -> bool:
-    """Return whether an activation cuts what has the first or the last code anyway, and leaves all else."""
-    if activation.kind != "clip":
-        return False
-    ends = np.array(activation.values, np.float32) / np.float32(codes.scale)
-    return [int(step) + codes.zero for step in codes.steps(ends)] == [codes.least, codes.greatest]
-
-
-def _takes_addend(conv: QuantizedConv2dOp, reader: AddOp) -> bool:
-    """Let a convolution whose codes are found at each call add a constant for each channel; return whether it does."""
-    added = constant_array(reader.right if reader.left is conv.result else reader.left)
-    bias = constant_array(conv.bias)
-    # after a second sum, results are rounded twice
-    if added is None or bias is None or np.any(bias) or spreads_of(reader) is None:
-        return False
-    entries = np.broadcast_to(added.reshape(-1), bias.shape).astype(np.float32)
-    conv.operands[list(conv.operands).index(conv.bias)] = place_constant(ConstantOp(entries), conv, conv.bias)
-    absorb(reader, conv)
-    return True
-
-
-def _is_repeated(op: ActivateOp) -> bool:
-    """Return whether all that reads what an op rounds, of values from elsewhere, rounds it to the same codes."""
-    if op.activation.kind != "quantize" or not isinstance(op.x.owner, Block | ForeignOp):
-        return False
+def _pass_rounding(op: ActivateOp) -> None:
+    """Let floats that become codes be rounded to these, once; those of the same codes are rounded already."""
+    before = op.x.owner
+    if isinstance(before, ConvertOp) and before.codes.rounding == op.activation:
+        keep_value_name(op.result, op.x)
+        Rewriter.replace_op(op, [], [op.x])
+        return
     readers = [use.operation for use in op.result.uses]
-    return bool(readers) and all(
-        isinstance(reader, QuantizedConv2dOp) and not reader.codes.is_dynamic and reader.codes.rounding == op.activation
-        for reader in readers
-    )
+    converts = [one for one in readers if isinstance(one, ConvertOp) and one.codes.rounding == op.activation]
+    if not any(is_of_images(one) for one in converts):
+        return
+    rounding = ConvertOp(op.x, converts[0].codes)
+    back = ConvertOp(rounding.result)
+    take_names(back, op)
+    Rewriter.replace_op(op, [rounding, back])
 
 
-def _rounded(value: SSAValue) -> ActivationAttr | None:
-    """Return the activation that has rounded a value, None for none."""
-    match value.owner:
-        case ActivateOp() as op if op.activation.kind == "quantize":
-            return op.activation
-        case QuantizedConv2dOp(output=CodesAttr() as output):
-            return output.rounding
-        case Pool2dOp() as op if op.kind.data == "max":
-            return _rounded(op.x)
-        case _:
-            return None
+def is_of_images(op: ConvertOp) -> bool:
+    """Return whether convolutions or poolings read codes."""
+    return any(isinstance(use.operation, Conv2dOp | Pool2dOp) for use in op.result.uses)
+
+
+def _pool_codes(op: Pool2dOp) -> None:
+    """Let a pooling of the largest of floats of codes be one of the codes."""
+    before = op.x.owner
+    if isinstance(before, ConvertOp) and not before.rounds:
+        pooled = Pool2dOp(before.x, "max", op.window)
+        back = ConvertOp(pooled.result)
+        copy_provenance(op, pooled)
+        pooled.attributes.pop(VALUES, None)
+        take_names(back, op)
+        Rewriter.replace_op(op, [pooled, back])
 
 
 def _with_reader(conv: Conv2dOp | Depthwise2dOp) -> Conv2dOp | Depthwise2dOp | None:
     """Return a convolution that computes what its only reader did; None where it cannot."""
-    if conv.activation is not None:
+    if conv.activation is not None or (isinstance(conv, Conv2dOp) and conv.times is not None):
         return None
     reader, between = conv.result.get_user_of_unique_use(), None
     if isinstance(reader, Interleave2dOp):

@@ -7,15 +7,16 @@ from typing import Final, TypeGuard
 from xdsl.ir import Block, Operation, SSAValue
 
 from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS
+from ...dialect.attributes.codes import codes_in
 from ...dialect.ops.constants import SparseConstantOp
-from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, rounds_to_codes
+from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, ConvertOp, rounds_to_codes
+from ...dialect.ops.foreign import ForeignOp
 from ...dialect.ops.images import (
     Conv2dOp,
     Depthwise2dOp,
     ImageLayerOp,
     Interleave2dOp,
     Pool2dOp,
-    QuantizedConv2dOp,
     Resample2dOp,
     image_shape,
     is_image_rank,
@@ -60,7 +61,7 @@ SPREAD: Final = 1.5
 
 CHANNEL_AXIS: Final = 1
 
-ConvolutionOp = Conv2dOp | Depthwise2dOp | QuantizedConv2dOp
+ConvolutionOp = Conv2dOp | Depthwise2dOp
 
 
 def image_counts(ops: Sequence[Operation], shapes: Mapping[SSAValue, SymbolicShape]) -> dict[Operation, Size]:
@@ -92,7 +93,12 @@ def stages_of(ops: Sequence[Operation]) -> dict[Operation, int]:
 
 def is_found(op: Operation) -> bool:
     """Return whether an op is a convolution on codes that are found at each call."""
-    return isinstance(op, QuantizedConv2dOp) and op.codes.is_dynamic
+    return isinstance(op, Conv2dOp) and op.finds_codes
+
+
+def is_on_codes(op: Operation) -> TypeGuard[Conv2dOp]:
+    """Return whether an op is a convolution on codes."""
+    return isinstance(op, Conv2dOp) and op.times is not None
 
 
 def _is_spread(op: Operation) -> bool:
@@ -109,9 +115,9 @@ def _is_image(value: SSAValue) -> bool:
 
 def _is_covered(op: Operation) -> bool:
     match op:
-        case QuantizedConv2dOp() | Conv2dOp() | Depthwise2dOp() | Pool2dOp() | Resample2dOp() | Interleave2dOp():
+        case Conv2dOp() | Depthwise2dOp() | Pool2dOp() | Resample2dOp() | Interleave2dOp():
             return True
-        case ActivateOp():
+        case ActivateOp() | ConvertOp():
             return True
         case BatchNormOp():
             return affine_of_batch_norm(op) is not None
@@ -125,7 +131,7 @@ def _is_covered(op: Operation) -> bool:
 
 def is_sparse_convolution(op: Operation) -> bool:
     """Return whether an op is a convolution that runs by its connections alone."""
-    return isinstance(op, Conv2dOp | QuantizedConv2dOp) and isinstance(op.weight.owner, SparseConstantOp)
+    return isinstance(op, Conv2dOp) and isinstance(op.weight.owner, SparseConstantOp)
 
 
 def behind_sparse(
@@ -138,17 +144,17 @@ def behind_sparse(
     """
 
     def stays_outside(op: Operation) -> bool:
-        taken = takes_dense and isinstance(op, QuantizedConv2dOp)
+        taken = takes_dense and is_on_codes(op)
         return not taken and is_better_outside(op, shares)
 
     found: dict[Operation, Size] = {}
     for op, count in counts.items():
         is_fed = any(operand.owner in found for operand in op.operands)
-        is_dense = isinstance(op, Conv2dOp | QuantizedConv2dOp) and not is_sparse_convolution(op)
+        is_dense = isinstance(op, Conv2dOp) and not is_sparse_convolution(op)
         if is_sparse_convolution(op) or (is_fed and not (is_dense and stays_outside(op))):
             found[op] = count
     for op in reversed(list(counts)):
-        if isinstance(op, QuantizedConv2dOp) and op not in found and not stays_outside(op):
+        if is_on_codes(op) and op not in found and not stays_outside(op):
             between = _between(op, found)
             found |= {one: counts[one] for one in between if one in counts}
         elif rounds_to_codes(op) and any(use.operation in found for use in op.results[0].uses):
@@ -157,13 +163,14 @@ def behind_sparse(
     return {op: count for op, count in counts.items() if op in found}
 
 
-def _between(op: QuantizedConv2dOp, found: Mapping[Operation, Size]) -> list[Operation]:
+def _between(op: Conv2dOp, found: Mapping[Operation, Size]) -> list[Operation]:
     """Return a convolution and the poolings and elementwise work up to found ops; nothing where others read any."""
     path: list[Operation] = [op]
+    passing = Pool2dOp | ActivateOp | ConvertOp | BinaryOp
     for one in path:
         readers = [use.operation for result in one.results for use in result.uses]
         further = [reader for reader in readers if reader not in found and reader not in path]
-        if not readers or any(not isinstance(reader, Pool2dOp | ActivateOp | BinaryOp) for reader in further):
+        if not readers or any(not isinstance(reader, passing) for reader in further):
             return []
         path += dict.fromkeys(further)
     known = {value.owner for value in dynamic_operands(op)} | {*path, *found}
@@ -173,7 +180,7 @@ def _between(op: QuantizedConv2dOp, found: Mapping[Operation, Size]) -> list[Ope
 def is_better_outside(op: Operation, shares: ImageShares) -> bool:
     """Return whether an op takes less time with the runtime, on the way there and back."""
     moved = shares.values * MOVED_US * sum(map(pixels_of, (*dynamic_operands(op), *op.results)))
-    around = ROUNDINGS_US if isinstance(op, QuantizedConv2dOp) else 0.0
+    around = ROUNDINGS_US if is_on_codes(op) else 0.0
     return layer_us(op, shares) > dense_us([op], shares) + moved + around
 
 
@@ -183,7 +190,7 @@ def pixels_of(value: SSAValue) -> int:
     return channels * height * width
 
 
-def tiles_of(op: Conv2dOp | QuantizedConv2dOp, tile: int = PIXELS) -> int:
+def tiles_of(op: Conv2dOp, tile: int = PIXELS) -> int:
     """Return the tiles of pixels of a convolution's result, about: rows have room for a pad."""
     _, _, height, width = image_shape(op.result)
     return -(-height * (pitch_of(op) if _is_spread(op) else width + 1) // tile)
@@ -195,7 +202,7 @@ def tile_widths_of(op: Conv2dOp) -> list[int]:
     return [width for width in IMAGE_TILES if width == PIXELS or width * tiles_of(op, width) < places]
 
 
-def pitch_of(op: Conv2dOp | Depthwise2dOp | QuantizedConv2dOp) -> int:
+def pitch_of(op: Conv2dOp | Depthwise2dOp) -> int:
     """Return the distance of two rows of the result that leaves room for what a window reads beside the image."""
     _, _, _, width = image_shape(op.result)
     columns = [tap.column // op.window.stride[1] for tap in op.window.taps]
@@ -227,7 +234,7 @@ def memory_us(op: Operation, machine: Machine) -> float:
     What the layer before has written is still in a cache where both fit there. Parts of a concat or split lie in the
     whole, which moves nothing.
     """
-    if isinstance(op, ConcatOp | SplitOp):
+    if moves_nothing(op):
         return 0.0
     values = (*dynamic_operands(op), *op.results)
     size = sum(pixels_of(value) * (1 if _has_codes(value) else 4) for value in values)
@@ -244,12 +251,17 @@ def _power_of(op: Operation) -> str:
     return "" if kind == "quantize" or kind in OF_FEW_INSTRUCTIONS else kind
 
 
+def moves_nothing(op: Operation) -> bool:
+    """Return whether there is nothing to do for an op: its values lie where others do, or are rounded on the way in."""
+    return isinstance(op, ConcatOp | SplitOp) or (isinstance(op, ConvertOp) and (not op.rounds or _comes_in(op)))
+
+
 def _work_us(op: Operation, shares: ImageShares) -> float:
+    if moves_nothing(op):
+        return 0.0
     match op:
         case Conv2dOp():
-            return _convolution_us(op, shares)
-        case QuantizedConv2dOp():
-            return _quantized_us(op, shares)
+            return (_convolution_us if op.codes is None else _quantized_us)(op, shares)
         case Pool2dOp() if _is_of_codes(op):
             return shares.values * LINE_US * _pooled_lines(op)
         case Depthwise2dOp() | Pool2dOp() if not _is_whole(op):
@@ -260,9 +272,7 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
             return shares.values * MOVED_US * len(op.rows.taps) * len(op.columns.taps) * pixels_of(op.result)
         case Interleave2dOp():
             return shares.values * MOVED_US * pixels_of(op.result)
-        case ConcatOp() | SplitOp():
-            return 0.0
-        case ActivateOp() if rounds_to_codes(op) and _ends_elementwise(op):
+        case ActivateOp() | ConvertOp() if rounds_to_codes(op) and _ends_elementwise(op):
             return 0.0
         case ActivateOp() | BinaryOp() if is_between_codes(op):
             kind = "activate" if isinstance(op, ActivateOp) else "binary"
@@ -298,8 +308,14 @@ def _has_codes(value: SSAValue) -> bool:
     before = value.owner
     if isinstance(before, Pool2dOp):
         return _is_of_codes(before)
-    is_made = isinstance(before, QuantizedConv2dOp) and before.output is not None
-    return is_made or (isinstance(before, Operation) and rounds_to_codes(before))
+    if isinstance(before, ConvertOp):
+        return not _comes_in(before) if before.rounds else _has_codes(before.x)
+    return codes_in(value.type) is not None or (isinstance(before, Operation) and rounds_to_codes(before))
+
+
+def _comes_in(op: ConvertOp) -> bool:
+    """Return whether an op rounds what comes from elsewhere, as it is on the way in."""
+    return op.rounds and isinstance(op.x.owner, Block | ForeignOp)
 
 
 def reads_or_yields_codes(op: Operation) -> bool:
@@ -311,11 +327,10 @@ def reads_or_yields_codes(op: Operation) -> bool:
 def is_between_codes(op: ActivateOp | BinaryOp) -> bool:
     """Return whether elementwise work takes codes, and what it yields is rounded to codes alone."""
     reader = op.results[0].get_user_of_unique_use()
-    is_rounded = isinstance(reader, ActivateOp) and rounds_to_codes(reader)
-    return is_rounded and any(map(_has_codes, op.operands))
+    return reader is not None and rounds_to_codes(reader) and any(map(_has_codes, op.operands))
 
 
-def _ends_elementwise(op: ActivateOp) -> bool:
+def _ends_elementwise(op: ActivateOp | ConvertOp) -> bool:
     """Return whether a rounding is part of the elementwise work before it."""
     before = op.x.owner
     return isinstance(before, ActivateOp | BinaryOp) and op.x.has_one_use() and is_between_codes(before)
@@ -343,11 +358,11 @@ def _convolution_us(op: Conv2dOp, shares: ImageShares) -> float:
     return products + shares.values * (copied + moved + added + far)
 
 
-def _quantized_us(op: QuantizedConv2dOp, shares: ImageShares) -> float:
+def _quantized_us(op: Conv2dOp, shares: ImageShares) -> float:
     times, tiles = dict[int, float]() if op.kernel is None else op.kernel.predicted, tiles_of(op)
     copied = LINE_US * shape_of(op.weight)[0] * tiles if len(op.window.taps) > 1 else 0.0
     moved = LINE_US * len(op.window.taps) * pixels_of(op.x) / PIXELS if op.window.stride != (1, 1) else 0.0
-    found = FOUND_US * pixels_of(op.x) if op.codes.is_dynamic else 0.0
+    found = FOUND_US * pixels_of(op.x) if op.finds_codes else 0.0
     return times.get(PIXELS, 0.0) * tiles + shares.values * (copied + moved + found)
 
 
@@ -355,7 +370,7 @@ def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> 
     """Return the microseconds that an image takes where nothing is sparse and nothing has to come in or out."""
     total = 0.0
     for op in ops:
-        if isinstance(op, QuantizedConv2dOp):
+        if is_on_codes(op):
             total += op.dense_us.value.data if op.dense_us is not None else 0.0
         elif isinstance(op, Conv2dOp):
             total += shares.dense * op.dense_us.value.data if op.dense_us is not None else 0.0
@@ -371,7 +386,7 @@ def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> 
         elif isinstance(op, Resample2dOp):
             # one pass, however many values each result is a mean of
             total += shares.values * MOVED_US * pixels_of(op.result) + memory_us(op, shares.machine)
-        elif isinstance(op, ImageLayerOp | ActivateOp | BinaryOp):
+        elif isinstance(op, ImageLayerOp | ActivateOp | ConvertOp | BinaryOp):
             # products hide the way to memory, other work waits for it
             total += _work_us(op, shares) + memory_us(op, shares.machine)
         if kind := _power_of(op):

@@ -88,7 +88,8 @@ class ChooseKernels(MachineOptions, ModulePass):
         try:
             weights = [_weight(linear) for linear in linears]
             layers, machine = layers_of_ops(linears), self.machine
-            choose_for_convolutions([conv for conv in op.walk() if isinstance(conv, Conv2dOp)], self.machine)
+            convolutions = [one for one in op.walk() if isinstance(one, Conv2dOp) and one.times is None]
+            choose_for_convolutions(convolutions, self.machine)
             measured, priced = times_by_layer(take_measurements(op)), _Priced(given_blocks(self.blocks), self.machine)
             for linear, weight, layer in zip(linears, weights, layers, strict=True):
                 found: Clock = {}

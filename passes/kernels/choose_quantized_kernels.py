@@ -8,6 +8,8 @@
         predicted [1: 1.0, 8: 2.9, 64: 19.8], "density 0.099; next byte_windows 22.6 us at 64"> : ...
 ```
 
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+
 Look-ups take any number of rows, from 8 on by windows where these have many steps. Quads take 64 columns, or fewer in
 the same time, so that they may be faster from 33 rows on or some more: quads of neighbouring inputs where weights come
 in blocks, of scattered ones elsewhere. Layers that read each other's codes are done together, by kernels of one kind.
@@ -29,7 +31,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from ...dialect.attributes.kernels import KernelAttr
 from ...dialect.ops.constants import constant_matrix
-from ...dialect.ops.images import QuantizedConv2dOp, image_shape
+from ...dialect.ops.images import Conv2dOp, image_shape
 from ...dialect.ops.quantized_layers import QuantizedLayer
 from ...dialect.ops.tile_chain import CodeChain, code_chains
 from ...dialect.tensors import shape_of
@@ -82,13 +84,13 @@ class ChooseQuantizedKernels(ModulePass):
         for chain in code_chains(op.walk()):
             _choose(chain, self.prices)
         for inner in op.walk():
-            if isinstance(inner, QuantizedConv2dOp):
+            if isinstance(inner, Conv2dOp) and inner.times is not None:
                 choose_for_convolution(inner, self.prices)
 
 
-def choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
+def choose_for_convolution(op: Conv2dOp, prices: str) -> None:
     """Write the family that is predicted to be the fastest for a tile of pixels, and the time of a dense product."""
-    (weight,) = _weights([op.layer])
+    (weight,) = _weights([op.on_codes])
     times, blocks = predicted([weight], prices, yields_floats=False)
     best, following, *_ = sorted(LINE_FAMILIES, key=lambda family: times[family][COLUMNS])
     reason = f"density {len(weight.values) / max(1, prod(weight.shape)):.3f}, {tiles_of(op)} tiles of pixels"
@@ -100,7 +102,7 @@ def choose_for_convolution(op: QuantizedConv2dOp, prices: str) -> None:
     pixels, taps = height * width, len(op.window.taps)
     read, written, groups = pixels_of(op.x), pixels_of(op.result), _groups(weight, taps)
     weights = shape_of(op.weight)[0] * outputs // groups
-    if op.codes.is_dynamic:
+    if op.finds_codes:
         dense = DenseIntegers(weights * pixels, weights, groups, read, written).predicted_us(prices)
     else:
         products = weights * pixels * (GROUPED if groups > 1 else 1)

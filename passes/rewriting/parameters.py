@@ -63,10 +63,10 @@ def set_bias(layer: LinearOp | Conv2dOp, bias: NDArray[np.float64]) -> None:
     added: list[SSAValue] = []
     if isinstance(layer, Conv2dOp) or np.any(bias != 0.0):
         added.append(place_constant(ConstantOp(bias.astype(np.float32)), layer, layer.bias))
-    last = layer.residual if isinstance(layer, Conv2dOp) else layer.times
-    behind = [] if last is None else [last]
-    layer.operands = [layer.x, layer.weight, *added, *behind]
-    layer.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [1, 1, len(added), len(behind)])
+    others = [layer.residual, layer.times] if isinstance(layer, Conv2dOp) else [layer.times]
+    sizes = [int(one is not None) for one in others]
+    layer.operands = [layer.x, layer.weight, *added, *(one for one in others if one is not None)]
+    layer.properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, [1, 1, len(added), *sizes])
 
 
 def place_constant(constant: ConstantOp | SparseConstantOp, user: Operation, replaced: SSAValue | None) -> SSAValue:

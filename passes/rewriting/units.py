@@ -3,7 +3,7 @@
 | of       | a unit is | columns of | numbers for each                                | rows that read it |
 |----------|-----------|------------|-------------------------------------------------|-------------------|
 | `linear` | a neuron  | its weight | bias, multiplier of sums, constants of ops behind | 1                 |
-| `conv2d` | a channel | its weight | bias, depthwise windows behind                  | taps of a window  |
+| `conv2d` | a channel | its weight | bias, multiplier, depthwise windows behind      | taps of a window  |
 
 Only units that nothing but layers of the same kind reads can be taken out or moved: what is returned, added to another
 value, normalised or reshaped has a width that somebody relies on. Between layers on codes all of it is exact: a neuron
@@ -65,7 +65,7 @@ class Layer(NamedTuple):
     @property
     def on_codes(self) -> bool:
         """Whether weight and bias are integers."""
-        return isinstance(self.op, LinearOp) and self.op.times is not None
+        return self.op.times is not None
 
     @property
     def is_known(self) -> bool:
@@ -179,13 +179,14 @@ class Units:
     def values_without_input(self) -> list[Doubles]:
         """Return what each reader gets of each unit [units] that no connection enters, NaN where that may vary."""
         op = self.layer.op
-        if isinstance(op, LinearOp) and op.times is not None:
+        if op.times is not None:
             codes, bias = codes_in(op.result.type), self.layer.bias.astype(np.float32)
             values = np.full(self.count, np.nan)
             # values of other activations, and floats, are rounded
             if codes is not None and op.on_codes.rounds_sums:
                 values = op.on_codes.results(bias, _array(op.times), codes).astype(np.float64)
-            return [values] * len(self.readers)
+            # the largest of equal codes is that code
+            return [_read(reader.op, values) for reader in self.readers]
         held: dict[SSAValue, Doubles] = {op.result: _activated(op.activation, self.layer.bias)}
         for step in self.steps:
             held[step.results[0]] = _behind(step, held)
@@ -224,7 +225,7 @@ def units_of(layer: Layer) -> Units | None:
     if not layer.is_known or is_partial(op.activation) or (isinstance(op, Conv2dOp) and op.residual is not None):
         return None
     steps: list[Step] = []
-    constants = [Constant(op, len(op.operands) - 1, _array(op.times))] if isinstance(op, LinearOp) and op.times else []
+    constants = [Constant(op, len(op.operands) - 1, _array(op.times))] if op.times is not None else []
     readers: list[Layer] = []
     pending: list[SSAValue] = [op.result]
     while pending:

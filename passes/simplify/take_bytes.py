@@ -64,6 +64,8 @@ def _read_bytes(op: ConvertOp) -> None:
     node, codes = op.x.owner, op.codes
     if not isinstance(node, ForeignOp) or not _is_of(node, FROM_CODES, codes):
         return
+    if not all(isinstance(use.operation, LinearOp) for use in op.result.uses):
+        return  # images come as floats
     source, wanted = node.reads[0], code_tensor(codes, shape_of(op.x))
     if KINDS.get(source.type) == codes.kind:
         # nodes of ONNX take values of any type

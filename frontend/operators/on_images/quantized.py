@@ -1,6 +1,7 @@
 """Convolutions on codes: a Conv of two DequantizeLinear, or ConvInteger with Add, Cast and Mul behind it.
 
-What it reads are floats that codes stand for: it rounds them again, which changes nothing. Operators such as
+Codes are integers of eight bits that stand for values: value = scale * (code - zero). What a convolution reads are
+floats of codes: they become codes again, which changes nothing. Operators such as
 QLinearConv become such nodes before, see `redpebble.frontend.folding.open_codes`.
 """
 
@@ -14,8 +15,10 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ....dialect.attributes.codes import CodesAttr
-from ....dialect.ops.elementwise import AddOp
-from ....dialect.ops.images import QuantizedConv2dOp
+from ....dialect.attributes.window import WindowAttr
+from ....dialect.ops.elementwise import AddOp, ConvertOp
+from ....dialect.ops.images import Conv2dOp
+from ....dialect.ops.quantized_layers import QuantizedLayer
 from ....dialect.tensors import shape_of
 from ....sparse.csr import CscMatrix
 from ...folding.integer_weights import PLACES
@@ -60,7 +63,7 @@ def convert_quantized_conv(conversion: Conversion) -> Sequence[SSAValue]:
     conversion.replaces((weight_node, *weight.nodes, *addend.nodes))
     layer = emit_layer(conversion, codes, weight, np.float32(codes.scale) * weight.scale, addend.integers)
     window = window_of(conversion, image, taps)
-    result = conversion.emit(QuantizedConv2dOp(image, layer, window)).result
+    result = _emit(conversion, image, layer, window)
     if addend.floats is not None:
         spread = addend.floats.reshape(-1, *[1] * (len(shape_of(image)) - 2))
         result = conversion.emit(AddOp(result, conversion.emit_constant(spread.astype(np.float32), ""))).result
@@ -106,7 +109,14 @@ def convert_scaled_conv(conversion: Conversion) -> Sequence[SSAValue]:
     integers = None if bias is None else bias.astype(np.int64)
     layer = emit_layer(conversion, codes.codes, total, multiplier.astype(np.float32), integers)
     window = window_of(first, image, taps)
-    return [conversion.emit(QuantizedConv2dOp(image, layer, window)).result]
+    return [_emit(conversion, image, layer, window)]
+
+
+def _emit(conversion: Conversion, image: SSAValue, layer: QuantizedLayer, window: WindowAttr) -> SSAValue:
+    """Return the floats of a convolution."""
+    codes = layer.codes
+    x = image if codes.is_dynamic else conversion.emit(ConvertOp(image, codes)).result
+    return conversion.emit(Conv2dOp.of_codes(x, layer, window)).result
 
 
 def _weight_of(conversion: Conversion, image: SSAValue, reader: onnx_ir.Node) -> tuple[IntegerWeight, tuple[int, ...]]:

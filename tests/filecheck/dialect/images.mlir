@@ -8,7 +8,7 @@ func.func @main(%x: tensor<?x4x8x8xf32>, %r: tensor<?x2x4x4xf32>) -> tensor<?x2x
   // CHECK: pebble.conv2d %x, %w window <[3, 3] strides [2, 2] dilations [1, 1] pads [1, 1, 1, 1]> : (tensor<?x4x8x8xf32>, tensor<36x2xf32>) -> tensor<?x2x4x4xf32>
   %plain = pebble.conv2d %x, %w window <[3, 3] strides [2, 2] dilations [1, 1] pads [1, 1, 1, 1]> : (tensor<?x4x8x8xf32>, tensor<36x2xf32>) -> tensor<?x2x4x4xf32>
   // CHECK-NEXT: pebble.conv2d %x, %w bias %b : tensor<2xf32> residual %r : tensor<?x2x4x4xf32> window <[3, 3] strides [2, 2] dilations [1, 1] pads [1, 1, 1, 1]> activation <relu> dense_us 1.000000e+00 : (
-  // GENERIC: operandSegmentSizes = array<i32: 1, 1, 1, 1>
+  // GENERIC: operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>
   %whole = pebble.conv2d %x, %w bias %b : tensor<2xf32> residual %r : tensor<?x2x4x4xf32> window <[3, 3] strides [2, 2] dilations [1, 1] pads [1, 1, 1, 1]> activation <relu> dense_us 1.0 : (tensor<?x4x8x8xf32>, tensor<36x2xf32>) -> tensor<?x2x4x4xf32>
   // CHECK-NEXT: pebble.depthwise2d %x, %d window <[3, 3] strides [1, 1] dilations [2, 2] pads [2, 2, 2, 2]> : (
   %each = pebble.depthwise2d %x, %d window <[3, 3] strides [1, 1] dilations [2, 2] pads [2, 2, 2, 2]> : (tensor<?x4x8x8xf32>, tensor<9x4xf32>) -> tensor<?x4x8x8xf32>

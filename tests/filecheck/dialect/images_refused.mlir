@@ -117,7 +117,7 @@ func.func @main(%x: tensor<?x2x4x4xf32>) {
   %y = pebble.image_network %x threads 1 predicted_us 1.0 : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
   ^bb0(%a: tensor<?x2x4x4xf32>):
     %r = pebble.activate <relu> %a : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-    %c = pebble.quantized_conv2d %r, %w, %b, %b codes <dynamic> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
+    %c = pebble.conv2d %r, %w bias %b : tensor<2xf32> times %b : tensor<2xf32> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> precision "u8" : (tensor<?x2x4x4xf32>, tensor<2x2xf32>) -> tensor<?x2x4x4xf32>
     pebble.yield %c : tensor<?x2x4x4xf32>
   }
   func.return

@@ -14,15 +14,18 @@ from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
-from redpebble.dialect.ops.images import Pool2dOp, QuantizedConv2dOp
+from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, ConvertOp, MulOp
+from redpebble.dialect.ops.images import Conv2dOp, Pool2dOp
 from redpebble.dialect.ops.movement import ConcatOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer
 from redpebble.dialect.semantics.interpreter import interpret
-from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.kernels.byte_times import SCATTERED, SHARED
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.images.form_image_networks import FormImageNetworks
+from redpebble.passes.images.fuse_convolutions import FuseConvolutions
+from redpebble.passes.simplify.drop_dead_units import DropDeadUnits
+from redpebble.passes.simplify.merge_equal_units import MergeEqualUnits
 from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import HERE, Body, Floats, function, native
 from tests.support.quantized_layers import best_form_first
@@ -47,6 +50,8 @@ class Conv:
     greatest: int = 255
     kernel: str = SCATTERED
     blocks: int = 1
+    twins: int = 0
+    """The last outputs, which are as many before them again."""
 
     def emit(self, block: Block, x: SSAValue) -> SSAValue:
         rng = np.random.default_rng((self.channels, self.outputs))
@@ -55,18 +60,27 @@ class Conv:
         weight *= rng.random(weight.shape) < self.density
         weight[:, self.outputs // 2] = 0
         multiplier = rng.uniform(0.5, 2.0, self.outputs) * self.codes.scale / 256
+        bias = rng.integers(-1000, 1000, self.outputs)
+        for array in (weight.T, bias, multiplier) if self.twins else ():
+            array[-self.twins :] = array[-2 * self.twins : -self.twins]
         constants = [
             SparseConstantOp(CscMatrix.from_dense(weight.astype(np.float32))),
-            ConstantOp(rng.integers(-1000, 1000, self.outputs).astype(np.float32)),
+            ConstantOp(bias.astype(np.float32)),
             ConstantOp(multiplier.astype(np.float32)),
         ]
         block.add_ops(constants)
         w, b, m = (constant.results[0] for constant in constants)
         layer = QuantizedLayer("conv", w, b, m, self.codes, self.activation)
-        op = QuantizedConv2dOp(x, layer, self.window, self.output)
+        if not self.codes.is_dynamic:
+            block.add_op(rounding := ConvertOp(x, self.codes))
+            x = rounding.result
+        op = Conv2dOp.of_codes(x, layer, self.window, self.output)
         op.kernel = KernelAttr({1: self.kernel}, "", {64: 1.0}, blocks={self.kernel: self.blocks})
         block.add_op(op)
-        return op.result
+        if self.output is None:
+            return op.result
+        block.add_op(back := ConvertOp(op.result))
+        return back.result
 
 
 def chain(*convs: Conv) -> Body:
@@ -227,6 +241,23 @@ def test_what_reads_beyond_a_mean_finds_zeros_there(target: CpuTarget) -> None:
     found, expected = outcomes(means, images(3, 6, 9, 8), target)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_channels_that_are_dead_or_equal_go_to_the_last_bit() -> None:
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        # channel 10 of 20 has no weights, one has no readers, and the last ones are those before them
+        value = Conv(6, 20, window(3), X, H, RELU, twins=4).emit(block, arguments[0])
+        block.add_op(pooled := Pool2dOp(value, "max", window(3, 2)))
+        return [Conv(20, 9, window(1), H, Y).emit(block, pooled.result)]
+
+    x = images(2, 6, 9, 8)
+    module = function([f32_tensor((DYNAMIC, *x.shape[1:]))], body)
+    (expected,) = interpret(module, {"x0": x})
+    for single in (FuseConvolutions(), DropDeadUnits(), MergeEqualUnits(), FormImageNetworks()):
+        single.apply(Context(), module)
+    convolutions = [op for op in module.walk() if isinstance(op, Conv2dOp)]
+    assert [shape_of(op.weight)[1] for op in convolutions] == [14, 9]
+    assert np.array_equal(native(module, next(iter(HERE.values()))).run(None, {"x0": x})[0], expected)
 
 
 def mixed(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:

@@ -9,7 +9,8 @@ from xdsl.ir import Block, SSAValue
 from redpebble.dialect.attributes.codes import CodesAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.images import QuantizedConv2dOp
+from redpebble.dialect.ops.elementwise import ConvertOp
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.ops.quantized_layers import QuantizedLayer
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
 from redpebble.kernels.byte_times import DEFAULT
@@ -22,7 +23,7 @@ CODES = CodesAttr("u8", 0.02, 128)
 
 def dense_us(channels: int, outputs: int, groups: int, size: int) -> float:
     """The price of a 1 x 1 convolution of an image of size x size pixels."""
-    found: list[QuantizedConv2dOp] = []
+    found: list[Conv2dOp] = []
 
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         weight = np.kron(np.eye(groups), np.ones((channels // groups, outputs // groups)))
@@ -32,7 +33,8 @@ def dense_us(channels: int, outputs: int, groups: int, size: int) -> float:
         w, v = (constant.results[0] for constant in constants)
         layer = QuantizedLayer("conv", w, v, v, CODES, None)
         window = WindowAttr((1, 1), (1, 1), (1, 1), (0, 0, 0, 0))
-        found.append(QuantizedConv2dOp(arguments[0], layer, window))
+        block.add_op(rounding := ConvertOp(arguments[0], CODES))
+        found.append(Conv2dOp.of_codes(rounding.result, layer, window))
         block.add_op(found[0])
         return [found[0].result]
 

@@ -147,12 +147,24 @@ UNITS = {
         "%y = pebble.linear %h, %v bias %c times %n : tensor<1xf32> "
         f": (tensor<?x3x{CODES[1]}>, tensor<3x1xf32>, tensor<1xf32>) -> tensor<?x1xf32>",
     ),
+    "channels of codes": (
+        "tensor<?x1x2x2xf32>",
+        "%m = pebble.constant dense<1.0> : tensor<3xf32>",
+        "%n = pebble.constant dense<1.0> : tensor<1xf32>",
+        f"%q = pebble.convert %x : (tensor<?x1x2x2xf32>) -> tensor<?x1x2x2x{CODES[0]}>",
+        f"%h = pebble.conv2d %q, %w bias %b : tensor<3xf32> times %m : tensor<3xf32> {WINDOW} "
+        f": (tensor<?x1x2x2x{CODES[0]}>, tensor<1x3xf32>) -> tensor<?x3x2x2x{CODES[1]}>",
+        '%p = pebble.pool2d "max" %h window <[2, 1] strides [1, 1] dilations [1, 1] pads [1, 0, 0, 0]> '
+        f": (tensor<?x3x2x2x{CODES[1]}>) -> tensor<?x3x2x2x{CODES[1]}>",
+        f"%y = pebble.conv2d %p, %v bias %c : tensor<1xf32> times %n : tensor<1xf32> {WINDOW} "
+        f": (tensor<?x3x2x2x{CODES[1]}>, tensor<3x1xf32>) -> tensor<?x1x2x2xf32>",
+    ),
 }
 """Two layers with three units between them, on values of a type."""
 
-GREATEST = {"neurons": "3.0e+38", "channels": "3.0e+38", "codes": "255.0"}
+GREATEST = {"neurons": "3.0e+38", "channels": "3.0e+38", "codes": "255.0", "channels of codes": "255.0"}
 """A weight that a layer may have, but not twice it."""
-MOST = {"neurons": "0.0", "channels": "0.0", "codes": f"{1 << 24}.0"}
+MOST = {"neurons": "0.0", "channels": "0.0", "codes": f"{1 << 24}.0", "channels of codes": f"{1 << 24}.0"}
 """A bias that may not get 200 times such a weight."""
 
 

@@ -31,58 +31,6 @@ func.func @depthwise(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
 
 // -----
 
-// A convolution on codes takes the activation, and the codes to which both it and the pooling behind it are rounded.
-// CHECK-LABEL: @codes
-func.func @codes(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x2x2xf32> {
-  %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  %b = pebble.constant dense<1.0> : tensor<2xf32>
-  // CHECK: %r = pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <{{.*}}> activation <relu> output <u8 scale 0.25 zero 3> : (
-  // CHECK-NEXT: %p = pebble.pool2d "max" %r
-  // CHECK-NEXT: func.return %p
-  %q = pebble.activate <quantize(0.5, 128.0)> %x : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  %h = pebble.quantized_conv2d %q, %w, %b, %b codes <u8 scale 0.5 zero 128> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
-  %a = pebble.activate <relu> %h : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  %r = pebble.activate <quantize(0.25, 3.0)> %a : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  %p = pebble.pool2d "max" %r window <[2, 2] strides [2, 2] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>) -> tensor<?x2x2x2xf32>
-  %y = pebble.activate <quantize(0.25, 3.0)> %p : (tensor<?x2x2x2xf32>) -> tensor<?x2x2x2xf32>
-  func.return %y : tensor<?x2x2x2xf32>
-}
-
-// -----
-
-// One whose codes are found at each call takes what is added to each channel.
-// CHECK-LABEL: @found
-func.func @found(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
-  %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  %b = pebble.constant dense<0.0> : tensor<2xf32>
-  %m = pebble.constant dense<0.5> : tensor<2xf32>
-  %c = pebble.constant dense<[[[3.0]], [[4.0]]]> : tensor<2x1x1xf32>
-  %h = pebble.quantized_conv2d %x, %w, %b, %m codes <dynamic> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
-  // CHECK: [[B:%.*]] = pebble.constant dense<[3.000000e+00, 4.000000e+00]> : tensor<2xf32>
-  // CHECK: [[Y:%.*]] = pebble.quantized_conv2d %x, %w, [[B]], %m codes <dynamic> window <{{.*}}> activation <relu> : (
-  // CHECK-NEXT: func.return [[Y]]
-  %s = pebble.add %h, %c : (tensor<?x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<?x2x4x4xf32>
-  %y = pebble.activate <relu> %s : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  func.return %y : tensor<?x2x4x4xf32>
-}
-
-// -----
-
-// Values beyond the ends of a clip have the first code and the last one without it as well.
-// CHECK-LABEL: @ends
-func.func @ends(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
-  %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  %b = pebble.constant dense<1.0> : tensor<2xf32>
-  // CHECK: [[Y:%.*]] = pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <{{[^>]*}}> output <u8 scale 0.02{{[0-9]*}} zero 0> : (
-  // CHECK-NEXT: func.return [[Y]]
-  %h = pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
-  %a = pebble.activate <clip(0.0, 6.0)> %h : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  %y = pebble.activate <quantize(0.023529411764705882, 0.0)> %a : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  func.return %y : tensor<?x2x4x4xf32>
-}
-
-// -----
-
 // A constant of each channel is part of the bias, even behind a residual; one that scales goes into the weight.
 // CHECK-LABEL: @constants
 func.func @constants(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {

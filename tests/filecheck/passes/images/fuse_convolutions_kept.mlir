@@ -35,34 +35,3 @@ func.func @overflow(%x: tensor<?x1x4x4xf32>) -> tensor<?x1x4x4xf32> {
   %y = pebble.batch_norm %h scale %p bias %one mean %one variance %one epsilon 0.0 : (tensor<?x1x4x4xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<?x1x4x4xf32>
   func.return %y : tensor<?x1x4x4xf32>
 }
-
-// -----
-
-// What was rounded is rounded to other codes.
-// CHECK-LABEL: @other_codes
-func.func @other_codes(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
-  %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  %b = pebble.constant dense<1.0> : tensor<2xf32>
-  // CHECK: %q = pebble.activate <quantize(0.25, 128.0)> %x
-  %q = pebble.activate <quantize(0.25, 128.0)> %x : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  // CHECK-NEXT: pebble.quantized_conv2d %q, %w, %b, %b codes <u8 scale 0.5 zero 128> window <{{.*}}> output <u8 scale 0.25 zero 3> : (
-  %h = pebble.quantized_conv2d %q, %w, %b, %b codes <u8 scale 0.5 zero 128> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
-  %r = pebble.activate <quantize(0.25, 3.0)> %h : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  // CHECK-NEXT: pebble.activate <quantize(0.5, 3.0)>
-  %y = pebble.activate <quantize(0.5, 3.0)> %r : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  func.return %y : tensor<?x2x4x4xf32>
-}
-
-// -----
-
-// A clip that ends before the last code.
-// CHECK-LABEL: @before_the_end
-func.func @before_the_end(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
-  %w = pebble.constant dense<1.0> : tensor<2x2xf32>
-  %b = pebble.constant dense<1.0> : tensor<2xf32>
-  // CHECK: window <{{[^>]*}}> activation <clip(0.0, 6.0)> output <u8 scale 0.025{{[0-9]*}} zero 0> : (
-  %h = pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
-  %a = pebble.activate <clip(0.0, 6.0)> %h : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  %y = pebble.activate <quantize(0.025, 0.0)> %a : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
-  func.return %y : tensor<?x2x4x4xf32>
-}

@@ -18,7 +18,8 @@ func.func @lookups(%x: tensor<?x2xf32>) -> tensor<?x2xf32> {
 func.func @pixels(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
   %w = pebble.constant dense<[[1.0, 2.0], [0.0, 3.0]]> : tensor<2x2xf32>
   %b = pebble.constant dense<[4.0, 5.0]> : tensor<2xf32>
-  // CHECK: pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <{{.*}}> kernel <byte_{{.*}}, blocks [{{.*}}: 1], predicted [64: {{.*}}], "density 0.750, 1 tiles of pixels; next byte_{{.*}} us"> dense_us {{.*}} : (
-  %y = pebble.quantized_conv2d %x, %w, %b, %b codes <u8 scale 0.5 zero 128> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x2xf32>, tensor<2xf32>, tensor<2xf32>) -> tensor<?x2x4x4xf32>
+  // CHECK: pebble.conv2d %y_q, %w bias %b : tensor<2xf32> times %b : tensor<2xf32> window <{{.*}}> kernel <byte_{{.*}}, blocks [{{.*}}: 1], predicted [64: {{.*}}], "density 0.750, 1 tiles of pixels; next byte_{{.*}} us"> dense_us {{.*}} : (
+  %y_q = pebble.convert %x : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4x!pebble.codes<u8 scale 0.5 zero 128>>
+  %y = pebble.conv2d %y_q, %w bias %b : tensor<2xf32> times %b : tensor<2xf32> window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4x!pebble.codes<u8 scale 0.5 zero 128>>, tensor<2x2xf32>) -> tensor<?x2x4x4xf32>
   func.return %y : tensor<?x2x4x4xf32>
 }
