@@ -151,7 +151,12 @@ def _read(kind: str, operand: Bytes, values: CodeValues, where: _Where) -> ir.Va
 
 
 def table_gains(chain: Sequence[Operation], target: CpuTarget) -> bool:
-    """Return whether a look-up is faster than the work: always where an instruction does it, or where that is long."""
+    """Return whether a look-up is faster than the work: always where an instruction does it, or where that is long.
+
+    What stands before one of two operands has no other code.
+    """
+    if any(isinstance(op, BinaryOp) for op in chain[1:]):
+        return True
     long = [op for op in chain if isinstance(op, ActivateOp) and not rounds_to_codes(op)]
     is_long = any(op.activation.kind not in OF_FEW_INSTRUCTIONS for op in long)
     return "avx512vbmi" in target.extensions or is_long

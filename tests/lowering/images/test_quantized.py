@@ -338,3 +338,18 @@ def gates(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
 @best_form_first
 def test_gates_of_codes_are_looked_up(target: CpuTarget) -> None:
     assert_equal(gates, images(2, 6, 9, 11), target=target)
+
+
+def short_gates(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+    """Codes times those that an activation of few instructions makes of them."""
+    value = Conv(6, 5, WindowAttr((1, 1)), output=X).emit(block, arguments[0])
+    block.add_op(gate := ActivateOp(value, ActivationAttr("hard_sigmoid", (0.2, 0.5))))
+    block.add_op(rounded := ActivateOp(gate.result, GATE.rounding))
+    block.add_op(gated := MulOp(rounded.result, value))
+    block.add_op(made := ActivateOp(gated.result, Y.rounding))
+    return [made.result]
+
+
+@best_form_first
+def test_gates_of_few_instructions_are_multiplied(target: CpuTarget) -> None:
+    assert_equal(short_gates, images(2, 6, 9, 11), target=target)
