@@ -1,7 +1,7 @@
 """A really trained and pruned convolutional classifier of handwritten digits, in the manner of a ResNet.
 
-`digits_cnn_training` makes the two committed files: `digits_cnn.npz`, the nonzeros of its weights, and
-`digits_cnn.json`, the accuracies on the images of `digits` before pruning and after it.
+`redpebble.pytorch.recipes.digits_cnn` makes two files for each share of zeros: `digits_cnn.npz`, the nonzeros of its
+weights, and `digits_cnn.json`, the accuracies on the images of `digits` before pruning and after it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,18 @@ from .graph_builder import GraphBuilder, Output
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-WEIGHTS_FILE: Final = Path(__file__).with_name("digits_cnn.npz")
-RECORD_FILE: Final = Path(__file__).with_name("digits_cnn.json")
+ZEROS: Final = 90
+"""Share of zeros, in percent, of the model without parameters."""
+
+
+def weights_file(zeros: int = ZEROS) -> Path:
+    """Return the file of the nonzeros at a share of zeros."""
+    return Path(__file__).with_name("digits_cnn.npz" if zeros == ZEROS else f"digits_cnn_{zeros}.npz")
+
+
+def card_file(zeros: int = ZEROS) -> Path:
+    """Return the file of the facts about them."""
+    return weights_file(zeros).with_suffix(".json")
 
 
 class Convolution(NamedTuple):
@@ -49,17 +59,23 @@ CLASSES: Final = 10
 
 @dataclass(frozen=True)
 class DigitsCnn:
-    """Convolutional classifier of 8 x 8 handwritten digits, trained and pruned to 90 %; a seed changes nothing."""
+    """Convolutional classifier of 8 x 8 handwritten digits, pruned to 80 or 90 %; a seed changes nothing."""
+
+    zeros: int = ZEROS
+
+    def __post_init__(self) -> None:
+        if not weights_file(self.zeros).exists():
+            raise ValueError(f"zeros: expected 80 or 90, got {self.zeros}")
 
     def build(self, rng: np.random.Generator) -> ir.Model:
         """The model: x [batch, 1, 8, 8] -> logits [batch, 10]."""
         del rng
-        return cnn_model(read_weights())
+        return cnn_model(read_weights(weights_file(self.zeros)))
 
 
-def cnn_record() -> dict[str, Any]:
+def cnn_record(zeros: int = ZEROS) -> dict[str, Any]:
     """Facts of the committed weights."""
-    return json.loads(RECORD_FILE.read_text())
+    return json.loads(card_file(zeros).read_text())
 
 
 def weight_shapes() -> dict[str, tuple[int, ...]]:
@@ -80,7 +96,7 @@ def write_weights(path: Path, weights: dict[str, NDArray[np.float32]]) -> None:
     np.savez_compressed(path, allow_pickle=False, **stored)
 
 
-def read_weights(path: Path = WEIGHTS_FILE) -> dict[str, NDArray[np.float32]]:
+def read_weights(path: Path) -> dict[str, NDArray[np.float32]]:
     """Return the weights and biases of a file, dense."""
     weights: dict[str, NDArray[np.float32]] = {}
     with np.load(path) as stored:

@@ -155,7 +155,7 @@ class _Objective:
     def _keep(self, block: nn.Module, _: object, output: Output) -> None:
         self._states[block] = first_tensor(output)
 
-    def __call__(self, batch: Batch) -> Tensor:
+    def __call__(self, batch: Batch, share: float) -> Tensor:
         wanted = None
         if self.teacher is not None:
             with torch.no_grad():
@@ -164,7 +164,7 @@ class _Objective:
         total: Any = 0.0
         for index, (loss, weight) in enumerate(self.losses):
             ours, theirs = (
-                Answer(answer, batch, [self._states[block] for block in side])
+                Answer(answer, batch, [self._states[block] for block in side], share)
                 for answer, side in zip((output, wanted), self._wanted.get(index, ([], [])), strict=True)
             )
             total = total + weight * loss(ours, theirs)
@@ -240,7 +240,7 @@ class _Trainer:
             group["lr"] = training.rate_at(share)
         dtype = training.autocast
         with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
-            loss = self.objective(moved(batch, self.device))
+            loss = self.objective(moved(batch, self.device), share)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if training.clip is not None:

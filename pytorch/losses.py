@@ -35,6 +35,8 @@ class Answer:
     batch: Batch
     states: Sequence[Tensor] = ()
     """Outputs of the blocks that the loss asked for."""
+    share: float = 0.0
+    """The part of the training that is done, from 0 to 1: losses may change with it."""
 
     @property
     def tensor(self) -> Tensor:

@@ -21,10 +21,10 @@ def accuracy(answer: Run) -> float:
 
 def test_the_trained_network_is_as_good_as_its_record_says_and_pruned() -> None:
     record, model = digits_cnn.cnn_record(), zoo.build("digits_cnn")
-    assert digits_cnn.WEIGHTS_FILE.stat().st_size <= 250_000
+    assert digits_cnn.weights_file().stat().st_size <= 250_000
     assert accuracy(lambda images: run(model, {"x": images})[0]) == pytest.approx(record["accuracy_pruned"], abs=0.003)
     assert record["accuracy_pruned"] >= record["accuracy_dense"] - 0.015
-    weights = digits_cnn.read_weights()
+    weights = digits_cnn.read_weights(digits_cnn.weights_file())
     for name, sparsity in record["sparsity"].items():
         assert float((weights[name] == 0).mean()) == pytest.approx(sparsity, abs=1e-12)
         assert sparsity > 0.89 or name == "layers.0.weight"
@@ -39,7 +39,7 @@ def test_the_trained_network_keeps_its_accuracy_natively() -> None:
 
 
 def test_weights_come_back_from_the_file_that_they_are_written_to(tmp_path: Path) -> None:
-    weights = digits_cnn.read_weights()
+    weights = digits_cnn.read_weights(digits_cnn.weights_file())
     digits_cnn.write_weights(tmp_path / "weights.npz", weights)
     again = digits_cnn.read_weights(tmp_path / "weights.npz")
     assert all(np.array_equal(weights[name], again[name]) for name in digits_cnn.weight_shapes())

@@ -1,12 +1,13 @@
 # pyright: basic, reportMissingImports=false, reportMissingModuleSource=false, reportPrivateImportUsage=false, reportArgumentType=false
 # pyright: reportOptionalSubscript=false
 # pyright: reportCallIssue=false
-"""Distil sparse and shallow MiniLMs from the dense one: `python -m redpebble.models.sentences.train BASE CORPUS OUT`.
+"""Distil sparse and shallow MiniLMs: `python -m redpebble.pytorch.recipes.sentences BASE CORPUS OUT`.
 
-Every model sees the same number of sentences. The teacher's states are computed once and kept on the device. Short
-pilots at 80 % choose how masks are found, the weights of the losses and the learning rate, on sentences that are
-neither trained on nor held out; then each model is trained, measured on the held-out tests, stored as its nonzeros and
-measured again as stored. Results are written after each model, so a run that is cut loses one model at most.
+Every model sees the same number of sentences. The teacher's states are computed once and kept on the device. Masks are
+those of `prune`, by ADMM, and training is `distil`'s. Short pilots at 80 % choose the weights of the losses and the
+learning rate, on sentences that are neither trained on nor held out; then each model is trained, measured on the
+held-out tests, stored as its nonzeros and measured again as stored. Results are written after each model, so a run that
+is cut loses one model at most.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import argparse
 import io
 import json
 import lzma
-import math
 import os
 import time
 import traceback
@@ -32,10 +32,14 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from .encoder import Encoder, pooled, read_base  # noqa: E402
-from .masks import admm, cubic, largest, second_moments  # noqa: E402
-from .quality import Texts, agreement, embed, measured  # noqa: E402
-from .stored import pack, sparsity, unpack  # noqa: E402
+from ...models.sentences.encoder import Encoder, pooled, read_base  # noqa: E402
+from ...models.sentences.quality import Texts, agreement, embed, measured  # noqa: E402
+from ...models.sentences.stored import pack, sparsity, unpack  # noqa: E402
+from ..batches import Batch, Module  # noqa: E402
+from ..distil import distil  # noqa: E402
+from ..history import History  # noqa: E402
+from ..losses import Answer, Embedding, Similarity, Weighed  # noqa: E402
+from ..prune import prune  # noqa: E402
 
 CACHED: Final = (2, 3, 4, 6)
 """Layers of the teacher whose states are kept."""
@@ -60,8 +64,6 @@ DEV: Final = 2000
 class Recipe:
     """The training of a student; the defaults are the choice of pilots on an H200."""
 
-    masks: str = "admm"
-    """`admm` (at once, weights refitted), `magnitude` or `fisher` (little by little, by |w| or w^2 g^2)."""
     hidden: float = 1.0
     """Weight of the states' mean squared error over the teacher's variance."""
     hidden_end: float = 0.1
@@ -69,8 +71,6 @@ class Recipe:
     similarity: float = 0.3
     """Weight of the divergence between the rows of both similarity matrices of a batch (temperature 0.05)."""
     rate: float = 2e-3
-    until: float = 0.5
-    """Share of the training after which masks are final."""
 
     @classmethod
     def plain(cls) -> Recipe:
@@ -126,19 +126,20 @@ class Data:
     tests_dense: dict[str, torch.Tensor]
     dense: dict[str, float]
 
-    def batches(self, tokens: int, seed: int) -> Iterator[tuple[Bucket, torch.Tensor]]:
-        """Batches without end, of texts of one length each; the same seed gives the same."""
+    def batches(self, tokens: int, seed: int) -> Iterator[Batch]:
+        """Batches of an epoch, of texts of one length each, with what the teacher makes of them."""
         device = self.buckets[0].ids.device
         generator = torch.Generator().manual_seed(seed)
-        while True:
-            parts: list[tuple[Bucket, torch.Tensor]] = []
-            for bucket in self.buckets:
-                count, length = bucket.ids.shape
-                size = max(8, tokens // length)
-                order = torch.randperm(count, generator=generator).to(device)
-                parts += [(bucket, p) for p in order.split(size) if len(p) >= min(size, count) // 4]
-            for i in torch.randperm(len(parts), generator=generator).tolist():
-                yield parts[i]
+        parts: list[tuple[Bucket, torch.Tensor]] = []
+        for bucket in self.buckets:
+            count, length = bucket.ids.shape
+            size = max(8, tokens // length)
+            order = torch.randperm(count, generator=generator).to(device)
+            parts += [(bucket, p) for p in order.split(size) if len(p) >= min(size, count) // 4]
+        for i in torch.randperm(len(parts), generator=generator).tolist():
+            bucket, rows = parts[i]
+            states = {str(k): held[rows] for k, held in bucket.states.items()}
+            yield {"ids": bucket.ids[rows], "embeddings": bucket.embeddings[rows], "states": states}
 
 
 def say(*words: object) -> None:
@@ -220,78 +221,41 @@ def remember(teacher: Encoder, data: Data, device: torch.device) -> None:
     say(f"the teacher's states are kept, variances {data.variances}")
 
 
-def loss_of(
-    student: Encoder, bucket: Bucket, rows: torch.Tensor, data: Data, recipe: Recipe, progress: float
-) -> torch.Tensor:
-    """Embeddings, hidden states and, if asked for, similarities in the batch."""
-    assert bucket.embeddings is not None
-    states = student(bucket.ids[rows])
-    ours, theirs = pooled(states[-1]), bucket.embeddings[rows]
-    loss = (1 - (ours * theirs).sum(1)).mean()
-    weight = recipe.hidden * (1 + (recipe.hidden_end - 1) * progress)
-    pairs = HIDDEN[len(student.layers)]
-    for mine, its in pairs:
-        error = functional.mse_loss(states[mine].float(), bucket.states[its][rows].float())
-        loss = loss + weight / (len(pairs) * data.variances[its]) * error
-    if recipe.similarity:
-        far = torch.eye(len(rows), device=ours.device) * 1e4
-        with torch.autocast(ours.device.type, enabled=False):
-            mine, its = (functional.log_softmax(e @ e.T / 0.05 - far, dim=1) for e in (ours, theirs))
-        loss = loss + recipe.similarity * functional.kl_div(mine, its, reduction="batchmean", log_target=True)
-    return loss
+def forward(module: Module, batch: Batch) -> dict[str, Any]:
+    """What a student makes of a batch; what the teacher made of it was kept."""
+    if module is not REMEMBERED:
+        states = module(batch["ids"])
+        return {"last_hidden_state": states[-1], "states": states}
+    return {"embeddings": batch["embeddings"], "states": batch["states"]}
 
 
-class Pruner:
-    """Keeps the weights outside the masks at 0, and finds the masks."""
+REMEMBERED: Final = object()
+"""Stands for the teacher."""
 
-    def __init__(self, student: Encoder, zeros: float, recipe: Recipe, data: Data, steps: int) -> None:
-        self.student, self.zeros, self.recipe, self.data = student, zeros, recipe, data
-        self.weights = [linear.weight for linear in student.linears()]
-        self.masks: list[torch.Tensor] = []
-        # A shallow student first learns to be shallow.
-        shallow = len(student.layers) < 6
-        self.first = int(steps * (0.3 if recipe.masks == "admm" else 0.1)) if shallow else 0
-        self.last = int(steps * (recipe.until + (0.1 if shallow else 0)))
-        self.every = max(1, min(25, (self.last - self.first) // 40))
 
-    @torch.no_grad()
-    def before(self, step: int, optimizer: torch.optim.Adam) -> None:
-        """Find the masks of this step."""
-        if not self.zeros or step < self.first or step > self.last:
-            return
-        if self.recipe.masks == "admm":
-            if not self.masks:
-                self._at_once()
-        elif step == self.last or (step - self.first) % self.every == 0:
-            share = cubic((step - self.first) / max(1, self.last - self.first), self.zeros)
-            self.masks = [largest(self._score(w, optimizer), share) for w in self.weights]
-            torch._foreach_mul_(self.weights, self.masks)
+@dataclass(frozen=True)
+class Layers:
+    """Mean squared error of states of layers at about the same depth, over the teacher's variance."""
 
-    def _score(self, weight: torch.Tensor, optimizer: torch.optim.Adam) -> torch.Tensor:
-        state = optimizer.state.get(weight, {})
-        if self.recipe.masks == "fisher" and "exp_avg_sq" in state:
-            return weight.square() * (state["exp_avg_sq"] + 1e-3 * state["exp_avg_sq"].mean())
-        return weight.abs()
+    variances: dict[int, float]
+    end: float
+    """Share of the loss at the end of the training; it falls linearly."""
 
-    def _at_once(self) -> None:
-        batches = [(b.ids[:96], None) for b in self.data.buckets]
-        moments = second_moments(self.student, batches)
-        for weight, moment in zip(self.weights, moments, strict=True):
-            values, mask = admm(weight, moment, self.zeros)
-            weight.copy_(values)
-            self.masks.append(mask)
+    def __call__(self, student: Answer, teacher: Answer) -> torch.Tensor:
+        states = student.output["states"]
+        pairs = HIDDEN[len(states) - 1]
+        errors = [
+            functional.mse_loss(states[mine].float(), teacher.output["states"][str(its)].float()) / self.variances[its]
+            for mine, its in pairs
+        ]
+        return torch.stack(errors).mean() * (1 + (self.end - 1) * student.share)
 
-    @torch.no_grad()
-    def mask_gradients(self) -> None:
-        """So that clipping does not count what is pruned."""
-        if self.masks:
-            torch._foreach_mul_([w.grad for w in self.weights], self.masks)
 
-    @torch.no_grad()
-    def mask_weights(self) -> None:
-        """Undo what the optimizer's momentum does to pruned weights."""
-        if self.masks:
-            torch._foreach_mul_(self.weights, self.masks)
+DENSE_FIRST: Final = 0.3
+"""Share of the training in which a shallow student learns to be shallow, before it is pruned."""
+
+CALIBRATION: Final = 96
+"""Texts of each length that masks are found by."""
 
 
 def train(
@@ -306,45 +270,47 @@ def train(
     points: int = 0,
 ) -> dict[str, Any]:
     """Distil a student in place -> steps, sentences, seconds, and the dev figures at `points` moments."""
-    device = student.norm.weight.device
-    student.train()
-    parameters = [p for p in student.parameters() if p.requires_grad]
-    optimizer = torch.optim.Adam(parameters, lr=recipe.rate, betas=(0.9, 0.98), fused=device.type == "cuda")
-    pruner = Pruner(student, zeros, recipe, data, steps)
-    batches = data.batches(tokens, seed=1)
-    began, sentences, curve, step = time.perf_counter(), 0, [], 0
-    shown = torch.zeros((), device=device)
-    for step in range(steps):
-        if step % 25 == 0:
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            if time.perf_counter() - START > deadline:
-                say(f"cut at step {step} of {steps}")
-                break
-        progress = step / steps
-        pruner.before(step, optimizer)
-        warm = min(1.0, (step + 1) / max(1, 0.04 * steps))
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.rate * warm * 0.5 * (1 + math.cos(math.pi * progress))
-        bucket, rows = next(batches)
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
-            loss = loss_of(student, bucket, rows, data, recipe, progress)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        pruner.mask_gradients()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        pruner.mask_weights()
-        sentences += len(rows)
-        shown = 0.98 * shown + 0.02 * loss.detach()
-        if points and step and step % max(1, steps // points) == 0:
-            figures = agreement(data.dev_dense, embed(student, data.dev), ranks=False)
-            curve.append({"step": step, "seconds": time.perf_counter() - began, "loss": shown.item(), **figures})
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    is_shallow = len(student.layers) < 6
+    first = int(steps * DENSE_FIRST) if zeros and is_shallow else 0
+    parts = [_distilled(student, data, recipe, first, tokens, deadline, 0)] if first else []
+    if zeros:
+        texts = [{"ids": bucket.ids[:CALIBRATION]} for bucket in data.buckets]
+        prune(student, texts, sparsity=zeros, structure="equal", method="admm")
+    parts.append(_distilled(student, data, recipe, steps - first, tokens, deadline, points))
     student.eval()
-    seconds = time.perf_counter() - began
-    return {"steps": step + 1, "sentences": sentences, "seconds": seconds, "loss": shown.item(), "curve": curve}
+    curve = [{"step": p.step, "seconds": p.seconds, "loss": p.loss, **p.quality} for p in parts[-1].points if p.quality]
+    return {
+        "steps": sum(one.steps for one in parts),
+        "sentences": sum(one.samples for one in parts),
+        "seconds": sum(one.seconds for one in parts),
+        "loss": parts[-1].loss,
+        "curve": curve,
+    }
+
+
+def _distilled(
+    student: Encoder, data: Data, recipe: Recipe, steps: int, tokens: int, deadline: float, points: int
+) -> History:
+    losses: list[Weighed] = [Embedding(), (Layers(data.variances, recipe.hidden_end), recipe.hidden)]
+    if recipe.similarity:
+        losses.append((Similarity(), recipe.similarity))
+
+    def evaluate(module: Module) -> dict[str, float]:
+        return agreement(data.dev_dense, embed(module, data.dev), ranks=False)
+
+    return distil(
+        student,
+        REMEMBERED,
+        lambda epoch: data.batches(tokens, seed=1 + epoch),
+        losses=losses,
+        steps=steps,
+        seconds=max(1.0, deadline - (time.perf_counter() - START)),
+        rate=recipe.rate,
+        forward=forward,
+        evaluate=evaluate if points else None,
+        every=max(1, steps // points) if points else None,
+        progress=False,
+    )
 
 
 def line(report: dict[str, float]) -> str:
@@ -394,7 +360,6 @@ class Run:
         best = Recipe.plain()
         score = self.pilot(best, steps, tokens)
         for changes in (
-            [{"masks": "magnitude"}, {"masks": "fisher"}],
             [{"similarity": 0.3}, {"similarity": 1.0}],
             [{"hidden_end": 0.1}],
             [{"rate": 2e-3}],
@@ -437,7 +402,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("corpus", type=Path, help="what `corpus` wrote")
     parser.add_argument("output", type=Path, help="folder of results.json and of the stored models")
     parser.add_argument("--seconds", type=float, default=535, help="of everything, loading included")
-    parser.add_argument("--pilot-seconds", type=float, default=10, help="of one of seven pilots; 0 makes none")
+    parser.add_argument("--pilot-seconds", type=float, default=10, help="of one of five pilots; 0 makes none")
     parser.add_argument(
         "--limit", type=int, default=0, help="training texts at most, for a trial; a twentieth of it of each test"
     )

@@ -1,0 +1,1 @@
+"""Scripts that train models of the zoo, with `redpebble.torch` alone."""
