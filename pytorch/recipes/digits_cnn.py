@@ -29,7 +29,7 @@ from ..prune import prune
 STEPS: Final = 350
 """Steps of the dense training, and of each distillation."""
 
-BATCH: Final = 64
+BATCH: Final = Training().batch
 
 PRUNED: Final = [f"layers.{index}" for index in range(1, len(LAYERS))]
 
