@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from ..export.save_model import save_model
 from ..frontend.reading.model_source import Source
 from ..pruning.metrics import Answers, Metric, metric_of, quality
-from ..verification.oracle import Oracle
+from ..pruning.task_quality import floating, outputs_of
 from .batches import Batch, Module, Output, Run, device_of, moved
 from .distil import distil
 from .history import History
@@ -285,16 +285,12 @@ class _Judge:
 
     def of_model(self, model: onnx_ir.Model) -> dict[str, float]:
         """Return the quality of a model by onnxruntime."""
-        names = [one.name or "" for one in model.graph.outputs]
-        oracle = Oracle(model)
-        found = [dict(zip(names, oracle.run(feeds), strict=True)) for feeds in self._feeds]
-        return self._measured([_judged(one) for one in found])
+        return self._measured(outputs_of(model, self._feeds))
 
     def difference(self, module: OnnxModule, model: onnx_ir.Model) -> float:
         """Return the largest difference of a module's outputs from onnxruntime's, over the largest output."""
         (ours,) = _outputs(module, self._feeds[:1])
-        names = [one.name or "" for one in model.graph.outputs]
-        theirs = _judged(dict(zip(names, Oracle(model).run(self._feeds[0]), strict=True)))
+        (theirs,) = outputs_of(model, self._feeds[:1])
         return max(
             (
                 float(np.abs(ours[name] - value).max(initial=0) / max(1e-30, np.abs(value).max(initial=0)))
@@ -304,20 +300,13 @@ class _Judge:
         )
 
 
-def _judged(outputs: Arrays) -> dict[str, NDArray[Any]]:
-    """Return floating outputs without the keys and values that decoders hand on."""
-    found = {name: value for name, value in outputs.items() if np.asarray(value).dtype.kind == "f"}
-    kept = {name: value for name, value in found.items() if not name.startswith("present")}
-    return {name: value.astype(np.float32) for name, value in (kept or found).items()}
-
-
 def _outputs(module: nn.Module, feeds: Sequence[Arrays]) -> list[dict[str, NDArray[Any]]]:
     device, found = device_of(module), list[dict[str, NDArray[Any]]]()
     with torch.no_grad():
         for one in feeds:
             batch = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in one.items()}
             outputs = module(**moved(batch, device))
-            found.append(_judged({name: value.cpu().numpy() for name, value in outputs.items()}))
+            found.append(floating({name: value.cpu().numpy() for name, value in outputs.items()}))
     return found
 
 

@@ -165,7 +165,13 @@ def prune(
     ] = 0.0,
     stages: Annotated[int, typer.Option(help="Prunings during training, each sparser.")] = 1,
     labels: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The array of the data that --finetune trains for.")
+        str | None, typer.Option(metavar="NAME", help="The array of the data that --finetune and --metric read.")
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Quality beside: quality, accuracy, recall@k, perplexity or cer.")
+    ] = None,
+    validate: Annotated[
+        Path | None, typer.Option(metavar="V.npz", help="Samples that --metric is of; default: the data.")
     ] = None,
     precision: Annotated[PrunedPrecision, typer.Option(help="Numbers that sparse layers compute with.")] = "f32",
     seed: Seed = 0,
@@ -194,7 +200,7 @@ def prune(
     options = PruneOptions(
         goal, rows, threads, structure, method, tuple(keep or ()), seed, finetune, stages, None, precision, compares
     )
-    prune_and_print(PruneFiles(model, data, output, report, labels), options)
+    prune_and_print(PruneFiles(model, data, output, report, labels, metric, validate), options)
 
 
 # The command line of `distil`.

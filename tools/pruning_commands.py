@@ -5,14 +5,17 @@ import sys
 from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from numpy.typing import NDArray
 from rich.table import Table
 
 from ..foundation.atomic_files import write_text
+from ..pruning.metrics import Metric, metric_of
 from ..pruning.options import PruneOptions
 from ..pruning.prune import pruned
 from ..pruning.report import Pruned, PrunedLayer, PruneReport
+from ..pruning.task_quality import TaskQuality, task_quality
 from ..verification.feeds import arrays_of
 from .console.console import console
 from .console.progress_bar import progress_bar
@@ -23,6 +26,8 @@ from .json_reports import write_report
 
 # A pruned model as one HTML page: what it gained and lost, its layers, and quality against time.
 
+
+Arrays = dict[str, NDArray[Any]]
 
 STYLES: Final = ("c0", "c1", "c2", "c3", "c4")
 
@@ -173,6 +178,9 @@ class PruneFiles(NamedTuple):
     output: Path
     report: Path | None
     labels: str | None
+    metric: str | None = None
+    validate: Path | None = None
+    """Samples that the metric is of; those of the data where there are no others."""
 
 
 def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
@@ -187,7 +195,12 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
     if files.labels is not None:
         if files.labels not in feeds:
             raise ValueError(f"the data has no array {files.labels!r} of labels, it holds {', '.join(feeds) or 'none'}")
-        options = replace(options, labels=feeds.pop(files.labels))
+        labels = feeds.pop(files.labels)
+        # a network that is not trained has labels for the metric alone
+        options = replace(options, labels=labels) if options.finetune or files.metric is None else options
+    else:
+        labels = None
+    metric = None if files.metric is None else metric_of(files.metric)
     with progress_bar() as watch:
         result = pruned(files.model, feeds, options, watch)
     result.save(files.output)
@@ -200,6 +213,10 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
         f"million weights {report.dense_efficiency:.3g} -> {report.parameter_efficiency:.3g}",
         highlight=False,
     )
+    task = None if metric is None else _task_quality(files, result, feeds, labels, metric)
+    if task is not None:
+        fitted = "" if files.validate is not None else ", which weights were fitted to: --validate takes others"
+        console.print(f"{task}{fitted}", highlight=False)
     console.print(_table(report))
     if report.obstacle:
         console.print(report.obstacle, highlight=False)
@@ -209,7 +226,19 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
     if files.report is not None and options.compares:
         write_text(files.report, prune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))
     else:
-        write_report(files.report, "prune", _content(result, options))
+        measured = {} if task is None else {"task": {"dense": dict(task.dense), "pruned": dict(task.sparse)}}
+        write_report(files.report, "prune", _content(result, options) | measured)
+
+
+def _task_quality(
+    files: PruneFiles, result: Pruned, feeds: Arrays, labels: NDArray[Any] | None, metric: Metric
+) -> TaskQuality:
+    if files.validate is not None:
+        feeds = arrays_of(files.validate)
+        if files.labels is not None and files.labels not in feeds:
+            raise ValueError(f"{files.validate} has no array {files.labels!r} of labels")
+        labels = None if files.labels is None else feeds.pop(files.labels)
+    return task_quality(files.model, result.model, feeds, labels, metric)
 
 
 def _next_step(output: Path, precision: str) -> str:
