@@ -1,4 +1,7 @@
-"""Elementwise ops: one operand and an activation, or two operands with numpy's broadcasting."""
+"""Elementwise ops: one operand and an activation, or two operands with numpy's broadcasting.
+
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+"""
 
 from typing import ClassVar
 

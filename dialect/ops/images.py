@@ -1,6 +1,7 @@
 """Layers on images: convolutions, pooling, resizing.
 
-Images are [N, C, H, W], or [N, C, W]: of one row each.
+Images are [N, C, H, W], or [N, C, W]: of one row each. Their values are floats, or codes: integers of eight bits that
+stand for values, value = scale * (code - zero).
 """
 
 from typing import ClassVar, Literal, cast

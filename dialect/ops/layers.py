@@ -1,4 +1,7 @@
-"""Layers: the linear layer, normalisations and softmax over the last axis, products of what a call computes."""
+"""Layers: the linear layer, normalisations and softmax over the last axis, products of what a call computes.
+
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

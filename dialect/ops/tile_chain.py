@@ -5,6 +5,8 @@
 %h = pebble.linear %q, %w bias %b times %m activation <relu> : ... -> tensor<?x3x!pebble.codes<u8 scale 0.1 zero 0>>
 %y = pebble.linear %h, %v bias %c times %n : ... -> tensor<?x2xf32>
 ```
+
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
 """
 
 from collections.abc import Iterable, Sequence

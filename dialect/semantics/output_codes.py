@@ -1,4 +1,7 @@
-"""Outputs that are codes: native code yields floats, each the value of a code, and these become codes behind it."""
+"""Outputs that are codes: native code yields floats, each the value of a code, and these become codes behind it.
+
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+"""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,7 @@
-"""Semantics of codes and of layers on them: sums of integers, all else in float32, whatever the dtype of x."""
+"""Semantics of codes and of layers on them: sums of integers, all else in float32, whatever the dtype of x.
+
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+"""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """Lines: the codes of 64 positions of a channel, bytes in one register; a tile is a line for each of its channels.
 
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+
     places     line[i0] line[i1] ...          vpermb, or vpshufb in each quarter, or a load a byte
     chosen     places of one line here, of another one there: a bit for each byte
 

@@ -1,5 +1,7 @@
 """Memory plan of an image network: the planes of its values in scratch memory; what is dead makes room.
 
+Values are floats, or codes: integers of eight bits that stand for values, value = scale * (code - zero).
+
 The parts of a concat of channels lie in the whole, where nobody else has put them, and those of a split as well.
 """
 

@@ -1,4 +1,7 @@
-"""Packed constants of image networks: tables of positions, weights in the shares of threads, and those of codes."""
+"""Packed constants of image networks: tables of positions, weights in the shares of threads, and those of codes.
+
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+"""
 
 from itertools import pairwise
 

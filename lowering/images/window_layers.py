@@ -1,4 +1,7 @@
-"""Windows of layers on images, of floats or of codes, and the layers that are windows alone: depthwise, poolings."""
+"""Windows of layers on images, of floats or of codes, and the layers that are windows alone: depthwise, poolings.
+
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -3,6 +3,8 @@
     lines   the inputs of the group | slots of neurons that are alive | the outputs     64 bytes each, a byte a column
     sums    + x[4 lines, unpacked] . 4 weights in every lane, for each quad of a neuron's inputs, see `quad_layer`
 
+Lines hold codes: integers of eight bits that stand for values, value = scale * (code - zero).
+
 Inputs are read where rows have become columns, outputs lie where they become rows. Neurons come in runs of one layer,
 whose bounds of codes stay in registers; what becomes of sums, code of its own, is chosen once a run.
 """

@@ -1,5 +1,7 @@
 """Codes that are found at each call: the range of a tensor, their scale and zero, and what these make of a layer.
 
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+
 low[4], high[4]   vectors of 4 running minima and maxima, which meet at the end
 scale             (high - low) / 255, or 1 where all values are 0
 zero              the nearest integer to -low / scale, ties to even

@@ -1,5 +1,7 @@
 """Dead rows of codes: rows that are the code of 0 throughout, dropped between layers of a tile.
 
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+
 The rows that live move together, in place, and each takes its number along. Layers behind them have fewer rows; what
 the last one makes goes to the rows of these numbers, and all others hold zeros.
 """

@@ -1,7 +1,7 @@
 """The kernel of a quantized layer on rows of bytes: panels of outputs, step by step, for some rows at once.
 
 Indices and weights of a step are read once for all rows; a row's sums stay in a register until its panel is done. Then
-the sums become values, or at once the codes of the next layer.
+the sums become values, or at once the codes of the next layer: bytes that stand for values, scale * (code - zero).
 
 A walk reads the inputs of each step. By windows a run of steps holds them in registers, and its second vectors are the
 first ones of the next run:

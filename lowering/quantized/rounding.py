@@ -1,5 +1,7 @@
 """Floats to codes: bounded, rounded to the nearest (to the even one of two), stored as bytes or as floats again.
 
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+
 Rows of codes that a network reads or yields are rounded from floats, or copied, as vectors reach beyond a row. Signed
 ones become unsigned ones; those that panels had in another order are put into theirs.
 """

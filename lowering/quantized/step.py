@@ -1,5 +1,7 @@
 """Quantized layers as a step of a program: rows of floats, or of codes, become bytes, layer by layer, and either again.
 
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+
 Some rows go through all layers before the next ones do. Hidden neurons lie in the order of their panels, by which the
 weights of the next layer are packed. Where dead rows are dropped, layers are in stages, between which that is done.
 """

@@ -1,4 +1,7 @@
-"""Ops that can run in an image network, the images that they have in common, and what they cost."""
+"""Ops that can run in an image network, the images that they have in common, and what they cost.
+
+Codes are integers of eight bits that stand for values: value = scale * (code - zero).
+"""
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter

@@ -14,9 +14,10 @@
 %y = pebble.mul %h, %scale : ...
 ```
 
-A code is the float code - zero. Floats hold all integers up to 2^24: layers whose sums may be greater stay, and so do
-chains that read or yield codes. Results are the same, bit for bit. Threads share tiles of floats, and parts of a
-network on several computers take neurons of them, as they do not with tiles of bytes.
+Codes are integers of eight bits that stand for values, scale * (code - zero); here a code is the float code - zero.
+Floats hold all integers up to 2^24: layers whose sums may be greater stay, and so do chains that read or yield codes.
+Results are the same, bit for bit. Components, and parts of a network on several computers, are made of layers of floats
+alone.
 """
 
 from collections.abc import Iterator

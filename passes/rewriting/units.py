@@ -6,10 +6,11 @@
 | `conv2d` | a channel | its weight | bias, multiplier, depthwise windows behind      | taps of a window  |
 
 Only units that nothing but layers of the same kind reads can be taken out or moved: what is returned, added to another
-value, normalised or reshaped has a width that somebody relies on. Between layers on codes all of it is exact: a neuron
-without incoming connections has one code, whose products are integers that join the biases of the next layer. It stays
-behind an activation other than relu, whose values are rounded before they become codes, and where biases or weights
-would be greater than such layers may have.
+value, normalised or reshaped has a width that somebody relies on. Codes are integers of eight bits that stand for
+values, scale * (code - zero): between layers on codes all of it is exact. A neuron without incoming connections has one
+code, whose products are integers that join the biases of the next layer. It stays behind an activation other than relu,
+whose values are rounded before they become codes, and where biases or weights would be greater than such layers may
+have.
 """
 
 from dataclasses import dataclass

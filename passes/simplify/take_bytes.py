@@ -10,8 +10,9 @@
 %r = pebble.linear %x, %w times %m : (tensor<?x4x!pebble.codes<#a>>, ...) -> tensor<?x2x!pebble.codes<#b>>
 ```
 
-Codes that are dequantized and quantized again are what they were. Layers that do not round their result take the
-rounding behind them where no division comes before it. A result that something else reads as floats stays floats.
+Codes are integers of eight bits that stand for values, scale * (code - zero). Dequantized and quantized again they are
+what they were. Layers that do not round their result take the rounding behind them where no division comes before it. A
+result that something else reads as floats stays floats.
 """
 
 from dataclasses import dataclass
