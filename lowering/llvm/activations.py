@@ -139,7 +139,7 @@ EMITTERS: Final[Mapping[str, Callable[..., ir.Value]]] = MappingProxyType(
         "reciprocal": _reciprocal,
         "relu": _relu,
         "selu": _selu,
-        "sigmoid": sigmoid,
+        "sigmoid": gate,
         "silu": _silu,
         "softplus": softplus,
         "sqrt": Lanes.sqrt,

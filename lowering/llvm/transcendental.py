@@ -48,6 +48,11 @@ ERF_NEAR: Final = (0.12837917, -0.3761259, 0.11282865, -0.026807288, 0.005057703
 """erf(t) / t - 1 in powers of t^2 for t <= ERF_BORDER; erf(t) to 2^-27.1."""
 ERF_FAR: Final = (-0.00010452758, -1.1280609, -0.63651913, -0.10452571, 0.022518946, -0.0031178363, 0.00020367741)
 """log(1 - erf(t)) for t from ERF_BORDER to ERF_LIMIT; erf(t) to 2^-28.8."""
+TANH: Final = (1.0, 0.13415863, 0.003537082, 2.1299440e-05, 1.4333095e-08)
+TANH_DIVISOR: Final = (1.0, 0.4674919, 0.026034504, 0.00033537782, 8.171919e-07)
+"""tanh(t) / t in powers of t^2 as a quotient for t <= 8.5; to 2^-26."""
+TANH_LIMIT: Final = 9.0
+"""A value at which the quotient is above 1, as tanh is to the last bit."""
 ERF_BORDER: Final = 0.85
 ERF_LIMIT: Final = 4.0
 """The value from which on erf is 1 to the last bit."""
@@ -126,10 +131,12 @@ def softplus(lanes: Lanes, x: ir.Value) -> ir.Value:
 
 
 def tanh(lanes: Lanes, x: ir.Value) -> ir.Value:
-    """Return the hyperbolic tangent, at most 3 ulp off, as d / (d + 2) with d = e^(2|x|) - 1."""
-    magnitude = lanes.min(lanes.abs(x), 10.0)
-    d = _expm1_in_range(lanes, lanes.add(magnitude, magnitude))
-    return lanes.copysign(lanes.div(d, lanes.add(d, 2.0)), x)
+    """Return the hyperbolic tangent, at most 6 ulp off: with t = |x|, t P(t^2) / Q(t^2), bounded by 1."""
+    t = lanes.min(lanes.abs(x), TANH_LIMIT)
+    square = lanes.mul(t, t)
+    dividend = lanes.mul(t, lanes.polynomial(square, TANH))
+    quotient = lanes.div(dividend, lanes.polynomial(square, TANH_DIVISOR))
+    return lanes.copysign(lanes.min(quotient, 1.0), x)
 
 
 def sigmoid(lanes: Lanes, x: ir.Value) -> ir.Value:
