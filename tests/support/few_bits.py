@@ -26,6 +26,8 @@ class FewBits:
     has_bias: bool = False
     seed: int = 0
     rank: int = 2
+    empty: float = 0.0
+    """The share of outputs whose codes are all the zero."""
 
     @property
     def parts(self) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.uint8]]:
@@ -40,6 +42,8 @@ class FewBits:
         # some groups are zeros alone
         codes[:, : self.size] = np.where(rng.random((self.outputs, 1)) < 0.2, zeros[:, :1], codes[:, : self.size])
         scales = rng.uniform(-0.02, 0.02, zeros.shape).astype(np.float32)
+        is_empty = rng.random(self.outputs) < self.empty
+        codes[is_empty] = zeros.repeat(self.size, axis=1)[is_empty]
         return codes, scales, zeros
 
     @property
@@ -48,11 +52,15 @@ class FewBits:
         return np.random.default_rng(self.seed + 1).standard_normal(self.outputs).astype(np.float32) * self.has_bias
 
     @property
+    def steps(self) -> Doubles:
+        """Code - zero of each weight, [inputs, outputs]."""
+        codes, _, zeros = self.parts
+        return (codes.astype(np.float64) - zeros.repeat(self.size, axis=1))[:, : self.inputs].T
+
+    @property
     def weight(self) -> Doubles:
         """The weight [inputs, outputs] that the codes stand for."""
-        codes, scales, zeros = self.parts
-        steps = codes.astype(np.float64) - zeros.repeat(self.size, axis=1)
-        return (steps * scales.repeat(self.size, axis=1))[:, : self.inputs].T
+        return self.steps * self.parts[1].repeat(self.size, axis=1)[:, : self.inputs].T
 
     def truth(self, x: NDArray[np.float32]) -> Doubles:
         """The product in double precision."""

@@ -1,18 +1,11 @@
 """Rows rounded group by group meet codes of four bits: held against the same sums in double precision."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.few_bits import FewBitsAttr
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
-from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.kernels.family import LayerWeights
 from redpebble.kernels.formats.code_slots import FAMILY, PASS_ROWS
 from redpebble.lowering.cpu_target import CpuTarget
@@ -20,7 +13,8 @@ from redpebble.lowering.driver import lower
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
 from tests.support.few_bits import Doubles, FewBits
-from tests.support.lowering_modules import Floats, each_target, native, object_of, tiled
+from tests.support.few_bits_layers import constant_of, layer
+from tests.support.lowering_modules import Floats, each_target, native, object_of
 
 RELU = ActivationAttr("relu")
 
@@ -36,26 +30,6 @@ CASES = {
     "all weights of all blocks, groups of 16": FewBits(100, 37, size=16, zeros=0.0, accuracy=4, has_bias=True),
     "one of each": FewBits(1, 1, zeros=0.0, accuracy=4),
 }
-
-
-def constant_of(case: FewBits) -> SparseConstantOp:
-    """The weight of a case, however dense."""
-    _, scales, zeros = case.parts
-    few_bits = FewBitsAttr(case.bits, case.size, case.accuracy, scales.reshape(-1), zeros.reshape(-1).astype(np.int16))
-    return SparseConstantOp(CscMatrix.from_dense(case.weight.astype(np.float32)), few_bits)
-
-
-def layer(constant: SparseConstantOp, bias: Floats, activation: ActivationAttr | None = None) -> ModuleOp:
-    """A tile of the layer."""
-
-    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
-        added = ConstantOp(bias)
-        op = LinearOp(arguments[0], constant.result, added.result, activation)
-        op.kernel = KernelAttr({1: FAMILY.name}, "by the test")
-        block.add_ops([constant, added, op])
-        return [op.result]
-
-    return tiled([f32_tensor((DYNAMIC, constant.weight.shape[0]))], body, (1, 4, 24))
 
 
 def rounded_product(case: FewBits, x: Floats) -> Doubles:

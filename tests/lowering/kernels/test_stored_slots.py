@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from redpebble.dialect.attributes.few_bits import FewBitsAttr
-from redpebble.kernels.family import GroupedCodes, LayerWeights
-from redpebble.kernels.formats.code_slots import LINE, PackedSlots, pack
+from redpebble.kernels.formats.code_slots import LINE, PackedSlots
 from redpebble.kernels.formats.stored_slots import STORED, as_stored, stored, unpacked_bytes
 from redpebble.runtime.call_code import call_code
 from redpebble.runtime.memory import address_of, aligned_bytes, aligned_copy
-from redpebble.sparse.csr import CscMatrix
 from tests.support.few_bits import FewBits
+from tests.support.few_bits_layers import packed_slots
 
 CASES = {
     "symmetric, half of it zeros": FewBits(96, 40, zeros=0.5, has_bias=True, accuracy=4),
@@ -27,17 +24,9 @@ CASES = {
 }
 
 
-def packed_of(case: FewBits) -> NDArray[np.void]:
-    _, scales, zeros = case.parts
-    few_bits = FewBitsAttr(case.bits, case.size, case.accuracy, scales.reshape(-1), zeros.reshape(-1).astype(np.int16))
-    weight = CscMatrix.from_dense(case.weight.astype(np.float32))
-    codes = GroupedCodes(few_bits.steps(weight), scales, case.size)
-    return pack(LayerWeights(weight, case.bias, codes=codes))[0]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_stored_is_unpacked_to_the_same_bytes(name: str) -> None:
-    packed = packed_of(CASES[name])
+    packed = packed_slots(CASES[name])
     kept = stored(packed)
     if kept.dtype == LINE:
         # too many steps for a key, or too small for the header to pay
@@ -50,7 +39,7 @@ def test_what_was_stored_is_unpacked_to_the_same_bytes(name: str) -> None:
 
 
 def test_parts_of_an_array_are_found_again() -> None:
-    packed = packed_of(CASES["symmetric, half of it zeros"])
+    packed = packed_slots(CASES["symmetric, half of it zeros"])
     parts = PackedSlots.of(packed)
     assert parts.units.shape == (3, 3)
     assert parts.array.tobytes() == packed.tobytes()
@@ -59,12 +48,12 @@ def test_parts_of_an_array_are_found_again() -> None:
 @pytest.mark.parametrize(("zeros", "most"), [(0.5, 0.452), (0.8, 0.29), (0.9, 0.21)])
 def test_a_weight_takes_as_few_bytes_as_its_form_needs(zeros: float, most: float) -> None:
     case = FewBits(2048, 256, zeros=zeros, accuracy=4)
-    assert as_stored(packed_of(case)).nbytes < most * case.inputs * case.outputs
+    assert as_stored(packed_slots(case)).nbytes < most * case.inputs * case.outputs
 
 
 def test_other_arrays_are_stored_as_they_are() -> None:
     array = np.arange(5.0)
     assert as_stored(array) is array
-    kept = stored(packed_of(CASES["many panels"]))
+    kept = stored(packed_slots(CASES["many panels"]))
     assert kept.dtype == STORED
     assert as_stored(kept) is kept
