@@ -5,7 +5,9 @@ A slot is a byte: the input among these 16 in the lowest four bits, the size of 
 weight of more than 7 steps of its scale takes several slots, and a slot without a weight is 0.
 
 Where a panel would need many steps for 16 inputs, all weights of this block are stored, its zeros too, as codes of four
-bits: half as many bytes, and no more instructions. The two inputs of a word of 16 outputs lie side by side.
+bits: half as many bytes, and no more instructions. The two inputs of a word of 16 outputs lie side by side. A block in
+which no output has more than two weights of four neighbouring inputs (2:4) has these two as codes of four bits, and
+their places among the four in two bits.
 
 The inputs of a unit, 32 neighbours or 16, have a scale together, and so have the weights of an output there. Each panel
 has its units in an order of its own, those with equally many steps one after the other: the end of a loop over a few
@@ -44,6 +46,15 @@ DENSE_LINES: Final = 4
 
 DENSE_BIT: Final = 128
 """The bit of the number of a block's lines that says that they are no steps."""
+
+QUAD: Final = 4
+"""Neighbouring inputs of which an output has two weights."""
+
+LEAST_PAIRED: Final = 4
+"""Steps of a block from which on two weights of each four inputs are stored, where there are no more."""
+
+PAIRED_LINES: Final = 3
+"""Lines that these take: codes of the first and second four inputs, of the others, then their places."""
 
 MIDDLE: Final = 8
 """The code of 0 where all weights of a block are stored."""
@@ -197,9 +208,14 @@ def _panels(
     ranks = np.arange(len(cell)) - np.searchsorted(cell, cell)
     counts = np.bincount(cell, minlength=panels * PANEL_WIDTH * blocks).reshape(panels, PANEL_WIDTH, blocks)
     steps = -(-counts.max(axis=1) // SLOTS)
-    dense = (steps >= LEAST_DENSE) & _fit_in_codes(codes)
-    lines = np.where(dense, DENSE_LINES, steps)
-    by_unit = (lines | dense * DENSE_BIT).reshape(panels, units, -1)
+    fit = _fit_in_codes(codes)
+    quads = 4 * cell + input_in_block // QUAD
+    is_first = np.diff(entry.source, prepend=-1) != 0
+    in_quads = np.bincount(quads[is_first], minlength=4 * panels * PANEL_WIDTH * blocks)
+    paired = (steps >= LEAST_PAIRED) & fit & (in_quads.reshape(panels, PANEL_WIDTH, blocks, 4).max(axis=(1, 3)) <= 2)
+    dense = (steps >= LEAST_DENSE) & fit & ~paired
+    lines = np.where(paired, PAIRED_LINES, np.where(dense, DENSE_LINES, steps))
+    by_unit = (lines | (dense | paired) * DENSE_BIT).reshape(panels, units, -1)
     first, second = by_unit[..., 0], by_unit[..., 1] if size > LOOKED_UP else np.zeros_like(by_unit[..., 0])
     order = np.argsort(first * 256 + second, axis=1, kind="stable")
     words = np.take_along_axis(first | second << 8, order, axis=1) | order << 16
@@ -211,15 +227,17 @@ def _panels(
     starts = before.reshape(panels, blocks)
     slots = np.zeros((int(ends[-1]), STEP_BYTES), np.uint8)
     panel, output = np.divmod(position, PANEL_WIDTH)
-    in_slots = ~dense[panel, block]
+    in_slots = ~(dense | paired)[panel, block]
     step = starts[panel, block] + ranks // SLOTS
     written = input_in_block | np.abs(value) << 4 | np.where(value < 0, SIGN_BIT, 0)
     slots[step[in_slots], (output * SLOTS + ranks % SLOTS)[in_slots]] = written[in_slots]
-    if dense.any():
-        number = np.cumsum(dense.reshape(-1)).reshape(dense.shape)[panel, block] - 1
-        places = ((number * LOOKED_UP + input_in_block) * PANEL_WIDTH + output)[~in_slots]
-        held = np.bincount(places, value[~in_slots], minlength=int(dense.sum()) * LOOKED_UP * PANEL_WIDTH)
-        slots[starts[dense][:, np.newaxis] + np.arange(DENSE_LINES)] = _dense_lines((held + MIDDLE).astype(np.uint8))
+    for kind, count, lines_of in ((dense, DENSE_LINES, _dense_lines), (paired, PAIRED_LINES, _paired_lines)):
+        if kind.any():
+            number = np.cumsum(kind.reshape(-1)).reshape(kind.shape)[panel, block] - 1
+            inside = kind[panel, block]
+            places = ((number * LOOKED_UP + input_in_block) * PANEL_WIDTH + output)[inside]
+            held = np.bincount(places, value[inside], minlength=int(kind.sum()) * LOOKED_UP * PANEL_WIDTH)
+            slots[starts[kind][:, np.newaxis] + np.arange(count)] = lines_of((held + MIDDLE).astype(np.uint8))
     factors, scales = _scales(codes, members, (size, units), order)
     return _heads(members, factors, weights.bias), words.astype(np.uint32), scales, slots
 
@@ -236,6 +254,23 @@ def _dense_lines(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """
     halves = codes.reshape(-1, DENSE_LINES, 2, 2, PANEL_WIDTH).swapaxes(3, 4).reshape(-1, DENSE_LINES, 2, STEP_BYTES)
     return halves[:, :, 0] | halves[:, :, 1] << np.uint8(4)
+
+
+def _paired_lines(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return blocks of codes [blocks * 16 inputs * 16 outputs], two of each four inputs, as lines [blocks, 3, 32].
+
+    An output has two bytes of a line; codes of the second and fourth four inputs lie in the high halves.
+    """
+    block, output, place = np.nonzero(codes.reshape(-1, LOOKED_UP, PANEL_WIDTH).swapaxes(1, 2) != MIDDLE)
+    quad, number = place // QUAD, np.arange(len(block))
+    cell = (block * PANEL_WIDTH + output) * (LOOKED_UP // QUAD) + quad
+    slot = output * SLOTS + number - np.searchsorted(cell, cell)
+    held = np.full((len(codes) // (LOOKED_UP * PANEL_WIDTH), LOOKED_UP // QUAD, STEP_BYTES), MIDDLE, np.uint8)
+    held[block, quad, slot] = codes.reshape(-1, LOOKED_UP, PANEL_WIDTH)[block, place, output]
+    places = np.zeros_like(held)
+    places[block, quad, slot] = place % QUAD << 2 * quad
+    halves = held[:, 0::2] | held[:, 1::2] << np.uint8(4)
+    return np.concatenate([halves, np.bitwise_or.reduce(places, axis=1, keepdims=True)], axis=1)
 
 
 class _Pieces(NamedTuple):

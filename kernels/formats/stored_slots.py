@@ -18,8 +18,11 @@ from .code_slots import (
     LINE,
     LOOKED_UP,
     MIDDLE,
+    PAIRED_LINES,
     PANEL_WIDTH,
     PANELS_AT_ONCE,
+    QUAD,
+    SLOTS,
     STEP_BYTES,
     UNIT,
     PackedSlots,
@@ -34,6 +37,9 @@ FOUR_BITS: Final = 15
 
 DENSE_KEY: Final = 15
 """The key of a block all of whose weights are stored; that of another one is the number of its steps."""
+
+PAIRED_KEY: Final = 14
+"""The key of a block with two weights of each four inputs."""
 
 Bytes = NDArray[np.uint8]
 
@@ -126,9 +132,10 @@ def _gaps(found: NDArray[np.int64]) -> Bytes:
 def _keys(packed: PackedSlots) -> Bytes | None:
     """Return the keys of units by their numbers [panels, units]; None where there are too many steps for one."""
     lines = np.stack([packed.units & 255, packed.units >> 8 & 255])
-    if packed.units.shape[1] > 1 << 16 or lines.max(initial=0, where=lines < DENSE_BIT) >= DENSE_KEY:
+    if packed.units.shape[1] > 1 << 16 or lines.max(initial=0, where=lines < DENSE_BIT) >= PAIRED_KEY:
         return None
-    first, second = np.where(lines >= DENSE_BIT, DENSE_KEY, lines)
+    whole = np.where(lines == DENSE_BIT | DENSE_LINES, DENSE_KEY, PAIRED_KEY)
+    first, second = np.where(lines >= DENSE_BIT, whole, lines)
     keys = np.zeros(packed.units.shape, np.uint8)
     np.put_along_axis(keys, (packed.units >> 16).astype(np.int64), (first << 4 | second).astype(np.uint8), axis=1)
     return keys
@@ -141,14 +148,15 @@ def _steps_of_blocks(packed: PackedSlots) -> Iterator[NDArray[np.int8]]:
         words = packed.units[first : first + PANELS_AT_ONCE]
         halves = [words & 255, words >> 8 & 255] if packed.unit == UNIT else [words & 255]
         kinds = np.stack(halves, axis=-1).reshape(-1).astype(np.int64)
-        is_dense = kinds >= DENSE_BIT
+        is_dense, is_paired = (kinds == DENSE_BIT | count for count in (DENSE_LINES, PAIRED_LINES))
         lines = kinds & DENSE_BIT - 1
         slots = packed.slots[start : start + int(lines.sum())]
         start += len(slots)
         found = np.zeros((len(kinds), PANEL_WIDTH, LOOKED_UP), np.int8)
         begins = np.cumsum(lines) - lines
         found[is_dense] = _of_dense_lines(slots[begins[is_dense, np.newaxis] + np.arange(DENSE_LINES)])
-        in_steps = np.repeat(~is_dense, lines)
+        found[is_paired] = _of_paired_lines(slots[begins[is_paired, np.newaxis] + np.arange(PAIRED_LINES)])
+        in_steps = np.repeat(kinds < DENSE_BIT, lines)
         block = np.repeat(np.arange(len(kinds)), lines)[in_steps]
         written = slots[in_steps].reshape(-1, PANEL_WIDTH, STEP_BYTES // PANEL_WIDTH)
         line, output, slot = np.nonzero(written)
@@ -163,6 +171,18 @@ def _of_dense_lines(lines: Bytes) -> NDArray[np.int8]:
     halves = np.stack([lines & 15, lines >> 4], axis=2)
     pairs = halves.reshape(-1, DENSE_LINES, 2, PANEL_WIDTH, 2)
     return np.moveaxis(pairs, 3, 1).reshape(-1, PANEL_WIDTH, LOOKED_UP).astype(np.int8) - np.int8(MIDDLE)
+
+
+def _of_paired_lines(lines: Bytes) -> NDArray[np.int8]:
+    """Return the steps of blocks with two weights of each four inputs [blocks, 16 outputs, 16 inputs]."""
+    found = np.zeros((len(lines), PANEL_WIDTH, LOOKED_UP), np.int8)
+    block, output = np.ogrid[: len(lines), :PANEL_WIDTH]
+    for quad in range(LOOKED_UP // QUAD):
+        codes = (lines[:, quad // 2] >> 4 * (quad % 2) & FOUR_BITS).astype(np.int8) - np.int8(MIDDLE)
+        places = QUAD * quad + (lines[:, 2] >> 2 * quad & 3)
+        for slot in range(SLOTS):
+            np.add.at(found, (block, output, places[:, slot::SLOTS]), codes[:, slot::SLOTS])
+    return found
 
 
 def _zeros(packed: PackedSlots, steps: NDArray[np.int8]) -> NDArray[np.int8]:

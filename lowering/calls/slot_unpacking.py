@@ -9,18 +9,23 @@ from ...kernels.formats.code_slots import (
     LOOKED_UP,
     MIDDLE,
     MOST_IN_SLOT,
+    PAIRED_LINES,
     PANEL_WIDTH,
+    QUAD,
     SIGN_BIT,
     SLOTS,
     STEP_BYTES,
 )
-from ...kernels.formats.stored_slots import DENSE_KEY, FOUR_BITS, HEADER_BYTES, StoredHeader
+from ...kernels.formats.stored_slots import DENSE_KEY, FOUR_BITS, HEADER_BYTES, PAIRED_KEY, StoredHeader
 from ..llvm.flow import Blocks, loop, select, when
 from ..llvm.values import BYTE, I32, Bytes, Ints, Longs, Number, Shorts
 from .words import Struct, WordCode, Words, number
 
 KEYS: Final = 256
 """Keys that a unit may have."""
+
+PLACES_AT: Final = (PAIRED_LINES - 1) * STEP_BYTES
+"""Bytes from the codes of two weights of each four inputs to their places."""
 
 NO_WEIGHTS: Final = 0x88
 """A byte of two codes of 0."""
@@ -101,10 +106,14 @@ def _emit_units(code: WordCode) -> None:
             key = keys[unit]
             place = starts[key]
             starts[key] = place + 1
-            first, second = (
-                select(one == DENSE_KEY, DENSE_BIT | DENSE_LINES, one) for one in (key >> 4, key & FOUR_BITS)
-            )
+            first, second = (_kind_of(half) for half in (key >> 4, key & FOUR_BITS))
             words[place] = (first | second << 8 | unit << 16).narrow(I32)
+
+
+def _kind_of(key: Number) -> Number:
+    """Return the kind of a block by its key."""
+    paired = select(key == PAIRED_KEY, DENSE_BIT | PAIRED_LINES, key)
+    return select(key == DENSE_KEY, DENSE_BIT | DENSE_LINES, paired)
 
 
 def _emit_next_gap(code: WordCode) -> None:
@@ -141,10 +150,13 @@ def _emit_block(code: WordCode) -> None:
         has_zeros = _numbers(stored, "has_zeros")[0]
         zeros, codes = (stored.after(number) for number in _numbers(stored, "zeros", "codes"))
         is_dense, lines = kind >= DENSE_BIT, kind & (DENSE_BIT - 1)
+        is_paired = kind == DENSE_BIT | PAIRED_LINES
         target = Bytes(code.builder, code.builder.inttoptr(state.line.value, Bytes.argument_type))
         fill = select(is_dense, code.constant(NO_WEIGHTS), code.constant(0)).narrow(BYTE)
         with loop(lines * STEP_BYTES) as index:
             target[index] = fill
+        with when(is_paired), loop(code.constant(STEP_BYTES)) as index:
+            target[index + PLACES_AT] = 0
         zero, mask, rank = (code.words() for _ in range(3))
         with loop(code.constant(PANEL_WIDTH)) as output:
             zero[0] = MIDDLE
@@ -159,10 +171,15 @@ def _emit_block(code: WordCode) -> None:
                 number = state.code
                 state.code = number + 1
                 step = ((_half(codes, number) + zero[0]) & FOUR_BITS) - zero[0]
-                flow = Blocks(code.builder, "whole", "slots", "placed")
-                flow.branch(is_dense, "whole", "slots")
+                flow = Blocks(code.builder, "codes", "whole", "pairs", "slots", "placed")
+                flow.branch(is_dense, "codes", "slots")
+                flow.at("codes")
+                flow.branch(is_paired, "pairs", "whole")
                 flow.at("whole")
                 _place_code(target, output, lowest, step)
+                flow.go("placed")
+                flow.at("pairs")
+                _place_pair(target, rank, output, lowest, step)
                 flow.go("placed")
                 flow.at("slots")
                 code.call("place_slots", target, rank, output, lowest, step)
@@ -175,6 +192,17 @@ def _place_code(target: Bytes, output: Number, place: Number, step: Number) -> N
     """Add a weight to the code of 0 at its place."""
     at = (place >> 2) * STEP_BYTES + output * 2 + (place & 1)
     target[at] = (target[at] + (step << ((place & 2) << 1))).narrow(BYTE)
+
+
+def _place_pair(target: Bytes, rank: Words, output: Number, place: Number, step: Number) -> None:
+    """Add a weight to the code of 0 among the two of its four inputs; `rank` is 16 for each four, and those there."""
+    quad, known = place >> 2, rank[0]
+    own = select(known >> 4 == quad, known, quad << 4)
+    rank[0] = own + 1
+    slot = output * SLOTS + (own & (LOOKED_UP - 1))
+    at = (quad >> 1) * STEP_BYTES + slot
+    target[at] = (target[at] + (step << ((quad & 1) << 2))).narrow(BYTE)
+    target[slot + PLACES_AT] = (target[slot + PLACES_AT] | (place & (QUAD - 1)) << (quad << 1)).narrow(BYTE)
 
 
 def _emit_place(code: WordCode) -> None:

@@ -17,6 +17,12 @@ A block all of whose weights are stored has codes of 0 to 15 instead, 8 for 0: t
     pairs[row]   x[0] x[1] | x[0] x[1] | ...                  vpshufb of the table
     sums[row]    + x[0] code0 + x[1] code1 | ...              vpmaddubsw, vpaddw
 
+A block with two weights of each four inputs has the places of these as well. Bytes of a register are an output's two:
+
+    codes        of four inputs, minus 8: their sizes and their signs
+    chosen[row]  the two inputs, by four times the number of the four, and the place among them
+    sums[row]    + chosen0 code0 + chosen1 code1 | ...        vpshufb, vpsignb, vpmaddubsw, vpaddw
+
 Behind a unit its sums are multiplied by the scales of its outputs, integers of 16 bits, those of even outputs and those
 of odd ones by themselves: vpmaddwd makes 32 bits of each. They are added up as floats, times the scale of the row's
 unit.
@@ -36,8 +42,10 @@ from ...kernels.formats.code_slots import (
     HEAD_WORDS,
     LOOKED_UP,
     MIDDLE,
+    PAIRED_LINES,
     PANEL_WIDTH,
     PASS_ROWS,
+    QUAD,
     SIGN_BIT,
     STEP_BYTES,
     UNIT,
@@ -47,7 +55,7 @@ from ..cpu_target import CpuTarget
 from ..llvm.builder import Code
 from ..llvm.flow import allocated, branch, call, choose, either, fold, loop, select
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import BYTE, FLOAT_BYTES, I16, I32, Bytes, Floats, Index, Ints, Number, Shorts
+from ..llvm.values import BYTE, FLOAT_BYTES, I1, I16, I32, Bytes, Floats, Index, Ints, Number, Shorts
 from ..llvm.vectors import Lanes, broadcast
 from .kernel_form import LinearForm, activated, activation_key
 from .lookup_rows import apart_of
@@ -323,7 +331,11 @@ class _Panel:
         registers = [self._repeated(table) for table in tables]
         return either(
             lines >= DENSE_BIT,
-            lambda: self._dense(registers, inputs.surplus, slots, parts),
+            lambda: either(
+                lines == DENSE_BIT | DENSE_LINES,
+                lambda: self._dense(registers, inputs.surplus, slots, parts),
+                lambda: self._paired(tables, registers, slots, parts),
+            ),
             lambda: self._steps(lines, tables, registers, slots, parts),
         )
 
@@ -344,11 +356,55 @@ class _Panel:
                     sums[row] = builder.add(sums[row], self._pair_products(sizes, pairs))
         return slots.after(DENSE_LINES * STEP_BYTES), sums
 
-    def _shifted(self, loaded: ir.Value) -> ir.Value:
-        """Return bytes whose lowest bits are the highest four."""
+    def _paired(
+        self, tables: Sequence[Bytes], registers: Vectors, slots: Bytes, parts: Vectors
+    ) -> tuple[Bytes, Vectors]:
+        """Emit the products of two weights of each four of 16 inputs."""
+        behind = slots.after(PAIRED_LINES * STEP_BYTES)
+        if not self._has_lookup:
+            return behind, self._pairs_one_by_one(parts, tables, slots)
+        builder, sums = self.lanes.builder, list(parts)
+        first, second, places = (slots.after(line * STEP_BYTES).load(BYTES, STEP_BYTES) for line in range(3))
+        for quad, codes in enumerate((first, self._shifted(first), second, self._shifted(second))):
+            steps = builder.sub(builder.and_(codes, _constant(BYTES, 15)), _constant(BYTES, MIDDLE))
+            sizes = call_intrinsic(builder, "llvm.abs.v32i8", BYTES, [steps, ir.Constant(I1, 0)])
+            among = builder.and_(self._shifted(places, 2 * quad), _constant(BYTES, QUAD - 1))
+            chosen = builder.or_(among, _constant(BYTES, QUAD * quad))
+            for row, table in enumerate(registers):
+                products = self._pair_products(sizes, self._signed(table, chosen, steps))
+                sums[row] = builder.add(sums[row], products)
+        return behind, sums
+
+    def _signed(self, table: ir.Value, places: ir.Value, signs: ir.Value) -> ir.Value:
+        """Return inputs that are looked up, each with a sign."""
+        builder = self.lanes.builder
+        chosen = call_intrinsic(builder, "llvm.x86.avx2.pshuf.b", BYTES, [table, places])
+        return call_intrinsic(builder, "llvm.x86.avx2.psign.b", BYTES, [chosen, signs])
+
+    def _pairs_one_by_one(self, parts: Vectors, tables: Sequence[Bytes], slots: Bytes) -> Vectors:
+        """Return sums and the products of two weights of each four inputs where nothing looks up bytes."""
+        builder = self.lanes.builder
+
+        def add(quad: Number, sums: Vectors) -> Vectors:
+            following = list[ir.Value]()
+            for total, table in zip(sums, tables, strict=True):
+                for slot in range(STEP_BYTES):
+                    code = (slots[(quad >> 1) * STEP_BYTES + slot] >> ((quad & 1) << 2)) & 15
+                    place = ((slots[slot + 2 * STEP_BYTES] >> (quad << 1)) & (QUAD - 1)) + quad * QUAD
+                    product = table.narrow(place).signed(I16) * (code - MIDDLE).narrow(I16)
+                    lane = ir.Constant(I32, slot // 2)
+                    added = Number(builder, builder.extract_element(total, lane)) + product
+                    total = builder.insert_element(total, added.value, lane)
+                following.append(total)
+            return following
+
+        return fold(slots.constant(LOOKED_UP // QUAD), list(parts), add)
+
+    def _shifted(self, loaded: ir.Value, bits: int = 4) -> ir.Value:
+        """Return bytes whose lowest bits are others of them; the highest bits are of the next byte."""
         # shifted as words, as no instruction shifts bytes
         builder = self.lanes.builder
-        return builder.bitcast(builder.lshr(builder.bitcast(loaded, WORDS), _constant(WORDS, 4)), BYTES)
+        return builder.bitcast(builder.lshr(builder.bitcast(loaded, WORDS), _constant(WORDS, bits)), BYTES)
 
     def _pair_products(self, sizes: ir.Value, values: ir.Value) -> ir.Value:
         """Return the sums of two products of unsigned bytes and signed ones each, 16 bits wide."""
@@ -377,9 +433,7 @@ class _Panel:
             places = builder.and_(loaded, _constant(BYTES, SIGN_BIT - 1))
             added: Vectors = []
             for total, table in zip(sums, registers, strict=True):
-                chosen = call_intrinsic(builder, "llvm.x86.avx2.pshuf.b", BYTES, [table, places])
-                signed = call_intrinsic(builder, "llvm.x86.avx2.psign.b", BYTES, [chosen, loaded])
-                added.append(builder.add(total, self._pair_products(sizes, signed)))
+                added.append(builder.add(total, self._pair_products(sizes, self._signed(table, places, loaded))))
             return at.after(STEP_BYTES), added
 
         return fold(count, (slots, parts), step)

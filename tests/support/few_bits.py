@@ -26,6 +26,8 @@ class FewBits:
     has_bias: bool = False
     seed: int = 0
     rank: int = 2
+    of_four: int = 0
+    """Weights that are left of each four inputs, instead of a share; 0 for the share."""
     empty: float = 0.0
     """The share of outputs whose codes are all the zero."""
 
@@ -38,6 +40,9 @@ class FewBits:
         if self.has_zeros:
             zeros = rng.integers(0, 1 << self.bits, zeros.shape).astype(np.uint8)
         pruned = rng.random(codes.shape) < self.zeros
+        if self.of_four:
+            order = rng.random((self.outputs, codes.shape[1] // 4, 4)).argsort(axis=2)
+            pruned = order.reshape(codes.shape) >= self.of_four
         codes[pruned] = zeros.repeat(self.size, axis=1)[pruned]
         # some groups are zeros alone
         codes[:, : self.size] = np.where(rng.random((self.outputs, 1)) < 0.2, zeros[:, :1], codes[:, : self.size])

@@ -28,6 +28,7 @@ CASES = {
     "zeros alone": FewBits(64, 20, zeros=1.0, accuracy=4),
     "all weights of some blocks": FewBits(229, 35, zeros=0.6, accuracy=4),
     "all weights of all blocks, groups of 16": FewBits(100, 37, size=16, zeros=0.0, accuracy=4, has_bias=True),
+    "two of four": FewBits(203, 35, of_four=2, accuracy=4, has_bias=True),
     "one of each": FewBits(1, 1, zeros=0.0, accuracy=4),
 }
 

@@ -17,6 +17,8 @@ CASES = {
     "zeros alone": FewBits(64, 20, zeros=1.0, accuracy=4),
     "zeros of its own, dense": FewBits(100, 16, has_zeros=True, zeros=0.0, accuracy=4),
     "zeros of its own, sparse": FewBits(260, 35, has_zeros=True, zeros=0.9, accuracy=4),
+    "two of four": FewBits(300, 40, of_four=2, accuracy=4),
+    "one of four, in groups of 16": FewBits(100, 17, of_four=1, size=16, accuracy=4),
     "groups of 16": FewBits(100, 37, size=16, zeros=0.6, accuracy=4),
     "groups of 128": FewBits(300, 33, size=128, zeros=0.8, accuracy=4),
     "many panels": FewBits(64, 16 * 66 + 3, zeros=0.7, accuracy=4),
