@@ -47,7 +47,7 @@ DENSE_LINES: Final = 4
 DENSE_BIT: Final = 128
 """The bit of the number of a block's lines that says that they are no steps."""
 
-QUAD: Final = 4
+PAIR_INPUTS: Final = 4
 """Neighbouring inputs of which an output has two weights."""
 
 LEAST_PAIRED: Final = 4
@@ -209,7 +209,7 @@ def _panels(
     counts = np.bincount(cell, minlength=panels * PANEL_WIDTH * blocks).reshape(panels, PANEL_WIDTH, blocks)
     steps = -(-counts.max(axis=1) // SLOTS)
     fit = _fit_in_codes(codes)
-    quads = 4 * cell + input_in_block // QUAD
+    quads = 4 * cell + input_in_block // PAIR_INPUTS
     is_first = np.diff(entry.source, prepend=-1) != 0
     in_quads = np.bincount(quads[is_first], minlength=4 * panels * PANEL_WIDTH * blocks)
     paired = (steps >= LEAST_PAIRED) & fit & (in_quads.reshape(panels, PANEL_WIDTH, blocks, 4).max(axis=(1, 3)) <= 2)
@@ -262,13 +262,13 @@ def _paired_lines(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     An output has two bytes of a line; codes of the second and fourth four inputs lie in the high halves.
     """
     block, output, place = np.nonzero(codes.reshape(-1, LOOKED_UP, PANEL_WIDTH).swapaxes(1, 2) != MIDDLE)
-    quad, number = place // QUAD, np.arange(len(block))
-    cell = (block * PANEL_WIDTH + output) * (LOOKED_UP // QUAD) + quad
+    quad, number = place // PAIR_INPUTS, np.arange(len(block))
+    cell = (block * PANEL_WIDTH + output) * (LOOKED_UP // PAIR_INPUTS) + quad
     slot = output * SLOTS + number - np.searchsorted(cell, cell)
-    held = np.full((len(codes) // (LOOKED_UP * PANEL_WIDTH), LOOKED_UP // QUAD, STEP_BYTES), MIDDLE, np.uint8)
+    held = np.full((len(codes) // (LOOKED_UP * PANEL_WIDTH), LOOKED_UP // PAIR_INPUTS, STEP_BYTES), MIDDLE, np.uint8)
     held[block, quad, slot] = codes.reshape(-1, LOOKED_UP, PANEL_WIDTH)[block, place, output]
     places = np.zeros_like(held)
-    places[block, quad, slot] = place % QUAD << 2 * quad
+    places[block, quad, slot] = place % PAIR_INPUTS << 2 * quad
     halves = held[:, 0::2] | held[:, 1::2] << np.uint8(4)
     return np.concatenate([halves, np.bitwise_or.reduce(places, axis=1, keepdims=True)], axis=1)
 

@@ -18,10 +18,10 @@ from .code_slots import (
     LINE,
     LOOKED_UP,
     MIDDLE,
+    PAIR_INPUTS,
     PAIRED_LINES,
     PANEL_WIDTH,
     PANELS_AT_ONCE,
-    QUAD,
     SLOTS,
     STEP_BYTES,
     UNIT,
@@ -177,9 +177,9 @@ def _of_paired_lines(lines: Bytes) -> NDArray[np.int8]:
     """Return the steps of blocks with two weights of each four inputs [blocks, 16 outputs, 16 inputs]."""
     found = np.zeros((len(lines), PANEL_WIDTH, LOOKED_UP), np.int8)
     block, output = np.ogrid[: len(lines), :PANEL_WIDTH]
-    for quad in range(LOOKED_UP // QUAD):
+    for quad in range(LOOKED_UP // PAIR_INPUTS):
         codes = (lines[:, quad // 2] >> 4 * (quad % 2) & FOUR_BITS).astype(np.int8) - np.int8(MIDDLE)
-        places = QUAD * quad + (lines[:, 2] >> 2 * quad & 3)
+        places = PAIR_INPUTS * quad + (lines[:, 2] >> 2 * quad & 3)
         for slot in range(SLOTS):
             np.add.at(found, (block, output, places[:, slot::SLOTS]), codes[:, slot::SLOTS])
     return found

@@ -9,9 +9,9 @@ from ...kernels.formats.code_slots import (
     LOOKED_UP,
     MIDDLE,
     MOST_IN_SLOT,
+    PAIR_INPUTS,
     PAIRED_LINES,
     PANEL_WIDTH,
-    QUAD,
     SIGN_BIT,
     SLOTS,
     STEP_BYTES,
@@ -202,7 +202,7 @@ def _place_pair(target: Bytes, rank: Words, output: Number, place: Number, step:
     slot = output * SLOTS + (own & (LOOKED_UP - 1))
     at = (quad >> 1) * STEP_BYTES + slot
     target[at] = (target[at] + (step << ((quad & 1) << 2))).narrow(BYTE)
-    target[slot + PLACES_AT] = (target[slot + PLACES_AT] | (place & (QUAD - 1)) << (quad << 1)).narrow(BYTE)
+    target[slot + PLACES_AT] = (target[slot + PLACES_AT] | (place & (PAIR_INPUTS - 1)) << (quad << 1)).narrow(BYTE)
 
 
 def _emit_place(code: WordCode) -> None:

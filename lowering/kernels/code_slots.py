@@ -42,10 +42,10 @@ from ...kernels.formats.code_slots import (
     HEAD_WORDS,
     LOOKED_UP,
     MIDDLE,
+    PAIR_INPUTS,
     PAIRED_LINES,
     PANEL_WIDTH,
     PASS_ROWS,
-    QUAD,
     SIGN_BIT,
     STEP_BYTES,
     UNIT,
@@ -368,8 +368,8 @@ class _Panel:
         for quad, codes in enumerate((first, self._shifted(first), second, self._shifted(second))):
             steps = builder.sub(builder.and_(codes, _constant(BYTES, 15)), _constant(BYTES, MIDDLE))
             sizes = call_intrinsic(builder, "llvm.abs.v32i8", BYTES, [steps, ir.Constant(I1, 0)])
-            among = builder.and_(self._shifted(places, 2 * quad), _constant(BYTES, QUAD - 1))
-            chosen = builder.or_(among, _constant(BYTES, QUAD * quad))
+            among = builder.and_(self._shifted(places, 2 * quad), _constant(BYTES, PAIR_INPUTS - 1))
+            chosen = builder.or_(among, _constant(BYTES, PAIR_INPUTS * quad))
             for row, table in enumerate(registers):
                 products = self._pair_products(sizes, self._signed(table, chosen, steps))
                 sums[row] = builder.add(sums[row], products)
@@ -390,7 +390,7 @@ class _Panel:
             for total, table in zip(sums, tables, strict=True):
                 for slot in range(STEP_BYTES):
                     code = (slots[(quad >> 1) * STEP_BYTES + slot] >> ((quad & 1) << 2)) & 15
-                    place = ((slots[slot + 2 * STEP_BYTES] >> (quad << 1)) & (QUAD - 1)) + quad * QUAD
+                    place = ((slots[slot + 2 * STEP_BYTES] >> (quad << 1)) & (PAIR_INPUTS - 1)) + quad * PAIR_INPUTS
                     product = table.narrow(place).signed(I16) * (code - MIDDLE).narrow(I16)
                     lane = ir.Constant(I32, slot // 2)
                     added = Number(builder, builder.extract_element(total, lane)) + product
@@ -398,7 +398,7 @@ class _Panel:
                 following.append(total)
             return following
 
-        return fold(slots.constant(LOOKED_UP // QUAD), list(parts), add)
+        return fold(slots.constant(LOOKED_UP // PAIR_INPUTS), list(parts), add)
 
     def _shifted(self, loaded: ir.Value, bits: int = 4) -> ir.Value:
         """Return bytes whose lowest bits are others of them; the highest bits are of the next byte."""
