@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from .detector import YoloV5s
 from .published_networks import PUBLISHED, Published
 from .sequence_networks import FrameClassifier, LetterTagger, LineRecognizer, SampleEncoder
+from .signal_networks import ImageDecoder, PitchNetwork, WaveUNet, WordTagger
 from .torch_networks import (
     DecoderStep,
     Dlrm,
@@ -338,6 +339,10 @@ def _lstm(width: int) -> Architecture:
     return Architecture(Recurrent(40, width), (torch.randn(2, 6, 40),), ("x",), {"x": TOKEN_AXES}, ("y",))
 
 
+def _of_one_length(module: Torch, *shape: int) -> Architecture:
+    return Architecture(module, (torch.randn(2, *shape),), ("x",), {"x": {0: "batch"}}, ("y",))
+
+
 def _of_any_length(module: Torch, example: Torch, length_axis: int) -> Architecture:
     return Architecture(module, (example,), ("x",), {"x": {0: "batch", length_axis: "length"}}, ("y",))
 
@@ -384,6 +389,10 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "samples": lambda: _of_any_length(SampleEncoder(96, 6), torch.randn(2, 1600), 1),
         "frames": lambda: _of_any_length(FrameClassifier(40, 48, 6), torch.randn(2, 24, 40), 1),
         "lines": lambda: _of_any_length(LineRecognizer(48, 30), torch.randn(2, 3, 32, 96), 3),
+        "waves": lambda: _of_one_length(WaveUNet(32, 3), 1, 512),
+        "words": lambda: _of_any_length(WordTagger(60, 128, 6), torch.zeros((2, 16), dtype=torch.int64), 1),
+        "latents": lambda: _of_one_length(ImageDecoder(32, 32, 6), 32),
+        "pitch": lambda: _of_one_length(PitchNetwork(16, 40), 1024),
         "mixer": lambda: _mixer(128, 2, 64),
         "resnet": lambda: _resnet("bottleneck", (1, 1), (64, 128), 64),
         "t5": lambda: _t5(SMALL),

@@ -19,6 +19,8 @@ LARGEST_KEPT: Final = 64
 COLOURS: Final = 4
 """Channels of the images that a first convolution reads, at most; one channel each has a depthwise one."""
 
+CONVOLUTIONS: Final = frozenset({"Conv", "ConvTranspose"})
+
 LINEAR: Final = frozenset({"Gemm", "MatMul"})
 
 
@@ -126,7 +128,7 @@ def _linear_weights(graph: onnx.GraphProto) -> Iterator[str]:
 def _convolution_weights(graph: onnx.GraphProto) -> Iterator[str]:
     """Yield the names of initializers that convolutions of images read, where these hold most weights."""
     sizes = {tensor.name: prod(tensor.dims) for tensor in graph.initializer if len(tensor.dims) > 1}
-    read = {name for node in graph.node if node.op_type == "Conv" for name in node.input[1:2] if name in sizes}
+    read = {name for node in graph.node if node.op_type in CONVOLUTIONS for name in node.input[1:2] if name in sizes}
     if 2 * sum(sizes[name] for name in read) > sum(sizes.values()):
         yield from read
 
