@@ -11,8 +11,9 @@ history = redpebble.torch.distil(student, teacher, batches, seconds=600, evaluat
 
 `prune(module, data, ...)` sets weights of linear layers and convolutions to zero, in place, and masks them: parameters
 keep their names and remain what optimizers, `state_dict` and exporters know. `method` is one of magnitude, wanda, obs,
-sparsegpt, admm; `structure` one of free, equal, n:32, 2:4, 64:2:8, blocks:4, blocks:4:4, ...; both are solved on the
-module's device. `keep_zeros(module)` masks what a file has brought, `remove_masks(module)` lets all be dense again.
+sparsegpt, admm, movement; `structure` one of free, equal, n:32, 2:4, 64:2:8, blocks:4, blocks:4:4, ...; both are
+solved on the module's device. `keep_zeros(module)` masks what a file has brought, `remove_masks(module)` lets
+all be dense again.
 
 `distil(student, teacher, batches, ...)` trains what is left: losses embedding, similarity, hidden, logits, labels, or
 any function of two answers. A batch is a mapping of keyword arguments, a tuple of arguments, or one tensor;
@@ -28,7 +29,7 @@ any function of two answers. A batch is a mapping of keyword arguments, a tuple 
 layers          weights that can be pruned, as matrices                layers.py
 masks           zeros that stay                                        masks.py
 structures      masks from scores, sparsifiers: weights from masks     structures.py, sparsifiers.py
-layer_inputs    what comes into layers                                 layer_inputs.py, batches.py
+layer_inputs    what comes into layers, how weights move                layer_inputs.py, batches.py, movement.py
 prune, distil   the two functions, with their reports                  prune.py, report.py, distil.py, history.py
 quantize        rounding to eight bits, trained with                   quantize.py
 speed, prices   densities and depth for a speed, predicted times       speed.py, prices.py

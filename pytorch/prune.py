@@ -10,6 +10,7 @@ from .batches import Batch, Forward, Run, call
 from .layer_inputs import layer_inputs
 from .layers import Choice, PrunableWeight, prunable_weights
 from .masks import set_mask
+from .movement import Movement
 from .report import PrunedWeight, PruneReport
 from .sparsifiers import Sparsifier, loss_of, sparsifier_of
 from .structures import Sparsity, Structure, structure_of
@@ -58,7 +59,7 @@ def prune(
     """
     chosen = prunable_weights(module, layers)
     solver, form = sparsifier_of(method or ("magnitude" if data is None else "admm")), structure_of(structure)
-    needs_data = solver.reads != "nothing" or speedup is not None or rows is not None
+    needs_data = solver.reads not in ("nothing", "movement") or speedup is not None or rows is not None
     if needs_data and data is None:
         raise ValueError(
             f"expected data for method {method!r}, speedup or rows, which look at inputs of layers, got none"
@@ -79,10 +80,17 @@ def prune(
     goals = _goals(chosen, sparsity, form) if plan is None else plan.sparsities
     shares = _shares(schedule, max(goals.values(), default=0.5))
     weights, report = [one for one in chosen if one.name in goals], PruneReport((), 0.0)
+    learns, moved = solver.reads == "movement", dict[str, Tensor]()
+    if learns and (between is None or len(shares) < 2):
+        raise ValueError("movement: expected a schedule of 2 steps or more, and between that trains, got no training")
     for step, share in enumerate(shares, 1):
         # densities of step 1 of 3 are cube roots
         now = {name: 1 - (1 - goal) ** share for name, goal in goals.items()}
-        inputs = dict[str, Tensor]() if solver.reads == "nothing" else layer_inputs(module, weights, run, solver.reads)
+        inputs: Mapping[str, Tensor] = {}
+        if learns:
+            inputs = moved or {one.name: torch.zeros_like(one.matrix) for one in weights}
+        elif solver.reads != "nothing":
+            inputs = layer_inputs(module, weights, run, solver.reads)
         # a layer that no batch reaches may be one whose weight is read past its module: it stays dense
         reached = [one for one in weights if solver.reads == "nothing" or one.name in inputs]
         if not reached:
@@ -90,7 +98,9 @@ def prune(
         found = tuple(_pruned(one, inputs.get(one.name), Sparsity(form, 1 - now[one.name]), solver) for one in reached)
         report = PruneReport(found, report.seconds + time.perf_counter() - start)
         if between is not None and step < len(shares):
-            between(module, report)
+            with Movement(weights if learns else ()) as movement:
+                between(module, report)
+            moved = movement.moved
         start = time.perf_counter()
     if plan is None and rows is not None:
         from .prices import Call
@@ -150,7 +160,8 @@ def _pruned(weight: PrunableWeight, inputs: Tensor | None, sparsity: Sparsity, s
     dense = weight.matrix
     sparse = solver.solve(dense, dense.new_zeros(0) if inputs is None else inputs, sparsity)
     # the dense matrix is the parameter itself: the loss is taken before that changes
-    loss = loss_of(dense, sparse, inputs) if inputs is not None and inputs.dim() == 2 else None
+    is_product = solver.reads == "products"
+    loss = loss_of(dense, sparse, inputs) if inputs is not None and is_product else None
     with torch.no_grad():
         weight.parameter.copy_(weight.as_stored(sparse))
     set_mask(weight.modules, weight.as_stored(sparse != 0))

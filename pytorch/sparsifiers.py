@@ -5,11 +5,12 @@ magnitude   the smallest weights go (Han et al. 2015)
 wanda       the smallest |w| * ||x|| go (Sun et al. 2024)
 obs         those with the least w^2 / [H^-1]_ii go (Hassibi and Stork 1993), then the others are refitted
 sparsegpt   the same, from one input to the next, each weight's error made up by later ones (Frantar and Alistarh 2023)
+movement    those go that training has moved towards zero since the last step of a schedule (Sanh et al. 2020)
 admm        alternating between the mask and least squares (Boza 2024), then a refit: loses least
 ```
 
-They are those of `redpebble.pruning.solving`, on the device of the module, all outputs at once. The loss of a weight
-V [outputs, inputs] in place of W is trace((V - W) H (V - W)^T) with H = X^T X / rows: what outputs move by.
+All but movement are those of `redpebble.pruning.solving`, on the device of the module, all outputs at once. The loss of
+a weight V [outputs, inputs] in place of W is trace((V - W) H (V - W)^T) with H = X^T X / rows: what outputs move by.
 """
 
 from collections.abc import Callable
@@ -24,8 +25,9 @@ from .structures import Sparsity
 STEPS: Final = 10
 """Steps of ADMM, and those of conjugate gradients behind it."""
 
-Reads = Literal["nothing", "norms", "products"]
-"""Statistics of the inputs: none, mean squares [inputs], or X^T X / rows [inputs, inputs]."""
+Reads = Literal["nothing", "norms", "products", "movement"]
+"""Statistics of the inputs: none, mean squares [inputs], or X^T X / rows [inputs, inputs]; or how far each weight
+[outputs, inputs] has moved away from zero in training."""
 
 Solve = Callable[[Tensor, Tensor, Sparsity], Tensor]
 """(weight [outputs, inputs], what it reads of the inputs, sparsity) -> the sparse weight."""
@@ -134,6 +136,12 @@ def _wanda(weight: Tensor, norms: Tensor, sparsity: Sparsity) -> Tensor:
     return weight * sparsity.mask(weight.square() * norms)
 
 
+def _movement(weight: Tensor, moved: Tensor, sparsity: Sparsity) -> Tensor:
+    # no score is negative; what is gone comes last, and before any training the smallest go
+    scores = weight.square() if not bool(moved.any()) else moved - moved.min() + 1e-30
+    return weight * sparsity.mask(torch.where(weight == 0, torch.zeros_like(scores), scores))
+
+
 def _obs(weight: Tensor, hessian: Tensor, sparsity: Sparsity) -> Tensor:
     scores = weight.square() / inverse_of(damped(hessian)).diagonal()
     return refitted(weight, hessian, sparsity.mask(scores))
@@ -177,5 +185,6 @@ SPARSIFIERS: Final[dict[str, Sparsifier]] = {
     "wanda": Sparsifier(_wanda, "norms"),
     "obs": Sparsifier(_obs),
     "sparsegpt": Sparsifier(_sparsegpt),
+    "movement": Sparsifier(_movement, "movement"),
     "admm": Sparsifier(_admm),
 }

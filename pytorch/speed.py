@@ -16,7 +16,7 @@ from .layers import Choice, PrunableWeight, prunable_weights
 from .losses import Answer
 from .prices import Call, Prices
 from .report import PrunedWeight, PruneReport
-from .sparsifiers import Sparsifier, damped, inverse_of, loss_of, refitted
+from .sparsifiers import Sparsifier, damped, inverse_of, loss_of, refitted, sparsifier_of
 from .structures import Sparsity, Structure, structure_of
 
 PROBE_SAMPLES: Final = 64
@@ -141,6 +141,9 @@ class _Choice:
         Raises:
             ValueError: the speed is out of reach.
         """
+        if solver.reads == "movement":
+            # nothing has moved yet
+            solver = sparsifier_of("magnitude")
         reads = solver.reads if solver.reads != "nothing" else "norms"
         quick = _Quick(solver, structure, layer_inputs(self._module, self._weights, self._run, reads))
         options: dict[str, list[Option]] = {}

@@ -243,3 +243,29 @@ def test_blocks_of_a_transformer_are_dropped() -> None:
         pytorch.drop_layers(module, [2])
     with pytest.raises(ValueError, match="expected a transformer"):
         pytorch.drop_layers(images(), [0])
+
+
+def test_weights_that_training_moves_towards_zero_go_first() -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(96, 64, bias=False))
+    wanted = torch.zeros(64, 96)
+    # half of the inputs are to lose their weights, though these are the larger ones
+    with torch.no_grad():
+        module[0].weight[:, :48] *= 3
+        wanted[:, 48:] = 4 * module[0].weight[:, 48:]
+    x = torch.randn(256, 96)
+
+    def train(network: Module, report: pytorch.PruneReport) -> None:
+        del report
+        optimizer = torch.optim.SGD(network.parameters(), 0.05)
+        for _ in range(10):
+            optimizer.zero_grad()
+            (network(x) - x @ wanted.T).square().mean(0).sum().backward()
+            optimizer.step()
+
+    report = pytorch.prune(module, sparsity=0.5, method="movement", schedule=[0.01, 0.5], between=train)
+    kept = (module[0].weight != 0).float().mean(0)
+    assert report.sparsity == pytest.approx(0.5, abs=0.01)
+    assert kept[48:].mean() > 0.9 > 0.1 > kept[:48].mean()
+    with pytest.raises(ValueError, match="movement: expected a schedule of 2 steps or more, and between that trains"):
+        pytorch.prune(module, sparsity=0.6, method="movement")
