@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Final
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from ...sparse.csr import CONNECTION_BYTES
 from ..ops.constants import SparseConstantOp, constant_array
@@ -42,11 +44,17 @@ def layer_numbers(module: ModuleOp) -> dict[LinearOp | Conv2dOp, LayerNumbers]:
 
 
 def connection_count(op: LinearOp | Conv2dOp) -> int:
-    """Return the connections of a layer."""
-    if isinstance(op.weight.owner, SparseConstantOp):
-        return len(op.weight.owner.values)
-    array, (inputs, outputs) = constant_array(op.weight), shape_of(op.weight)
-    return inputs * outputs if array is None else int((array != 0).sum())
+    """Return the connections of a layer, all that there may be where its weight is no constant."""
+    known = connections_of(op.weight)
+    return prod(shape_of(op.weight)) if known is None else known
+
+
+def connections_of(weight: SSAValue) -> int | None:
+    """Return the entries of a constant that are stored sparse, or are not zero; None for no constant."""
+    if isinstance(weight.owner, SparseConstantOp):
+        return len(weight.owner.values)
+    array = constant_array(weight)
+    return None if array is None else int((array != 0).sum())
 
 
 def _weight_bytes(op: LinearOp | Conv2dOp) -> int:

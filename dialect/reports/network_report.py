@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Operation
 
 from ..attributes.activations import OF_FEW_INSTRUCTIONS
 from ..ops.attention import Attention
-from ..ops.constants import SparseConstantOp, constant_array
 from ..ops.elementwise import ActivateOp, AddOp, ConvertOp, MulOp
 from ..ops.images import Conv2dOp, Depthwise2dOp, image_shape
 from ..ops.layers import LinearOp
@@ -19,6 +18,7 @@ from ..ops.recurrences import RecurrenceOp
 from ..ops.sparse_network import SparseNetworkOp
 from ..provenance import node_name
 from ..tensors import shape_of
+from .layer_numbers import connections_of
 
 Layer = LinearOp | Conv2dOp
 
@@ -74,7 +74,7 @@ def _report(op: SparseNetworkOp, index: int) -> NetworkReport:
     layers = [inner for inner in op.body.block.ops if isinstance(inner, Layer)]
     weights = [layer.weight for layer in layers]
     linears = [layer for layer in layers if isinstance(layer, LinearOp)]
-    connections = sum(map(_connections, weights))
+    connections = sum(connections_of(weight) or 0 for weight in weights)
     possible = sum(inputs * outputs for inputs, outputs in map(shape_of, weights))
     recurrent = [
         array for inner in op.body.block.ops if isinstance(inner, RecurrenceOp) for array in inner.weight_arrays
@@ -140,10 +140,3 @@ def _predicted_us(layers: Sequence[Layer]) -> dict[str, float]:
     times = [layer.kernel.predicted if layer.kernel is not None else dict[int, float]() for layer in layers]
     widths = set[int].intersection(*({*one} for one in times)) if times else set[int]()
     return {str(width): sum(one[width] for one in times) for width in sorted(widths)}
-
-
-def _connections(weight: SSAValue) -> int:
-    if isinstance(weight.owner, SparseConstantOp):
-        return len(weight.owner.values)
-    array = constant_array(weight)
-    return 0 if array is None else int((array != 0).sum())

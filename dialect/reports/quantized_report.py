@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-from xdsl.ir import SSAValue
-
 from ..attributes.kernels import KernelAttr
-from ..ops.constants import ConstantOp, SparseConstantOp
 from ..ops.images import Conv2dOp
 from ..ops.layers import LinearOp
 from ..ops.quantized_layers import QuantizedLayer
+from .layer_numbers import connections_of
 from .layer_report import LayerReport
 
 
@@ -21,17 +19,9 @@ def quantized_report(op: LinearOp | Conv2dOp, window: str) -> LayerReport:
     return replace(line, families={str(width): line.kernel for width in kernel.predicted})
 
 
-def _connections(weight: SSAValue) -> int:
-    """Return the weights that are not zero."""
-    owner = weight.owner
-    if isinstance(owner, SparseConstantOp):
-        return len(owner.weight.values)
-    return int((owner.array != 0).sum()) if isinstance(owner, ConstantOp) else 0
-
-
 def _line(layer: QuantizedLayer, kernel: KernelAttr | None, more: str) -> LayerReport:
     """Return a line for a layer."""
-    connections, size = _connections(layer.weight), layer.inputs * layer.outputs
+    connections, size = connections_of(layer.weight) or 0, layer.inputs * layer.outputs
     families = {} if kernel is None else {str(width): family for width, family in kernel.choices.items()}
     starts = [family if width == "1" else f"{family} from {width}" for width, family in families.items()]
     predicted = dict[int, float]() if kernel is None else kernel.predicted
