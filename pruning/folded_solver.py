@@ -12,6 +12,7 @@ from .runs.folds import Split
 from .runs.segments import SegmentedModel
 from .runs.traces import Trace, Weights
 from .solve_layers import LayerSolver, SolvedLayer
+from .solving.few_bits import Grid
 from .solving.methods import Method
 from .solving.structures import Structure
 
@@ -37,6 +38,8 @@ class FoldedSolver:
     structure: Structure
     loss: Loss
     watch: Callable[[str, int, int], None]
+    grid: Grid | None = None
+    """The values that weights may have."""
     _trials: dict[tuple[float, ...], Fit] = field(default_factory=dict[tuple[float, ...], Fit], repr=False)
 
     def trial(self, densities: Densities) -> Fit:
@@ -61,7 +64,9 @@ class FoldedSolver:
         if len(self.split.folds) == 1:
             return self.trial(densities).layers
         start = Trace.start(self.segmented, self.split.whole)
-        return self._solved(LayerSolver(start, self.dense, self.method, self.structure), densities, "pruning")
+        return self._solved(
+            LayerSolver(start, self.dense, self.method, self.structure, grid=self.grid), densities, "pruning"
+        )
 
     def losses(self, densities: Densities) -> Losses:
         """Return the losses of samples, each by weights that were not fitted to it if folds hold samples out.
@@ -87,7 +92,7 @@ class FoldedSolver:
         start = Trace.start(self.segmented, self.split.folds[fold].fitted)
         # enough rows of all the data are enough: it is what the weights of the result are fitted to
         whole = folds / (folds - 1) if folds > 1 else 1.0
-        solver = LayerSolver(start, self.dense, self.method, self.structure, whole)
+        solver = LayerSolver(start, self.dense, self.method, self.structure, whole, self.grid)
         what = "pruning" if folds == 1 else f"pruning without part {fold + 1} of {folds}"
         return Fit(self._solved(solver, densities, what), self.judged(solver.weights, fold))
 

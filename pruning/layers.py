@@ -50,6 +50,8 @@ class PrunableLayer:
     """The shape of the initializer of a recurrence."""
     is_of_states: bool = False
     """Whether it multiplies the states of a recurrence, which no run shows; `x` is what the recurrence reads."""
+    takes_codes: bool = False
+    """Whether MatMulNBits computes the same with quantized weights."""
 
     @property
     def size(self) -> int:
@@ -143,7 +145,8 @@ def _layer(index: int, node: NodeProto, weights: Mapping[str, onnx.TensorProto])
     inputs, outputs = (int(np.prod(shape[1:])), shape[0]) if is_turned else (shape[0], shape[1])
     window = Window.of(node, shape[2:]) if is_conv else None
     name = node.name or node.output[0]
-    return PrunableLayer(name, index, node.input[0], node.input[1], is_turned, inputs, outputs, window)
+    takes_codes = node.op_type == "MatMul"
+    return PrunableLayer(name, index, node.input[0], node.input[1], is_turned, inputs, outputs, window, takes_codes)
 
 
 def weights_of(graph: onnx.GraphProto, layers: Sequence[PrunableLayer], folder: str) -> dict[str, Array]:

@@ -39,11 +39,19 @@ def _samples(values: Sequence[Value]) -> int:
 
 
 def _lost(found: Sequence[Value], dense: Sequence[Value], counts: Sequence[int]) -> Losses:
-    rows = [value.reshape(-1, value.shape[-1] if value.ndim > 1 else 1).astype(np.float64) for value in dense]
-    mean = sum((one.sum(axis=0) for one in rows), np.zeros(rows[0].shape[1])) / max(1, sum(map(len, rows)))
-    variance = sum(float(np.square(one - mean).sum()) for one in rows)
-    differences = (np.square(a.astype(np.float64) - b) for a, b in zip(found, dense, strict=True))
-    moved = np.concatenate([one.reshape(count, -1).sum(axis=1) for one, count in zip(differences, counts, strict=True)])
+    # batch by batch: logits of a few thousand tokens have more values than memory has room for as float64
+    width = dense[0].shape[-1] if dense[0].ndim > 1 else 1
+    total, rows = np.zeros(width), 0
+    for value in dense:
+        total += value.reshape(-1, width).sum(axis=0, dtype=np.float64)
+        rows += value.size // width
+    mean, variance, moved = total / max(1, rows), 0.0, list[Losses]()
+    for one, other, count in zip(found, dense, counts, strict=True):
+        expected = other.reshape(-1, width).astype(np.float64)
+        moved.append(np.square(one.reshape(-1, width) - expected).reshape(count, -1).sum(axis=1))
+        expected -= mean
+        variance += float(np.square(expected, out=expected).sum())
+    lost = np.concatenate(moved)
     if variance == 0:
-        return np.full(len(moved), float(moved.any()))
-    return moved * (len(moved) / variance)
+        return np.full(len(lost), float(lost.any()))
+    return lost * (len(lost) / variance)

@@ -13,7 +13,7 @@ from .solving.structures import Structure, structure_of
 
 Measure = Literal["speedup", "time", "sparsity", "loss"]
 
-Precision = Literal["f32", "int8"]
+Precision = Literal["f32", "int8", "int4"]
 
 MOST_SPARSE: Final = 0.99
 
@@ -94,8 +94,10 @@ class PruneOptions:
             raise ValueError(f"stages: expected 1, or more together with finetune, got {self.stages}")
         if self.labels is not None and not self.finetune:
             raise ValueError("labels: expected them only together with finetune, got labels alone")
-        if self.precision not in ("f32", "int8"):
-            raise ValueError(f"precision: expected f32 or int8, got {self.precision!r}")
+        if self.precision not in ("f32", "int8", "int4"):
+            raise ValueError(f"precision: expected f32, int8 or int4, got {self.precision!r}")
+        if self.precision == "int4" and self.finetune:
+            raise ValueError("finetune: expected 0 seconds with precision int4, which is not trained")
         # names are looked up before any work is done
         _ = self.chosen_structure, self.chosen_method
 

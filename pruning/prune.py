@@ -36,6 +36,7 @@ from ..training.native_step import check_trainable
 from ..tuning.machines import machine_for
 from ..verification.oracle import Oracle, session_options
 from .budgets import Allocation, Option, densities_of, options_of, sparsest, uniform, within_loss, within_time
+from .coded_model import with_codes
 from .finetune import Lessons, lessons_of, trained
 from .folded_solver import FoldedSolver
 from .layer_prices import LayerPrices
@@ -55,6 +56,7 @@ from .runs.timing import MeasuredTimes, ModelClock, feeds_with_rows
 from .runs.traces import Trace
 from .sensitivities import LossCurve, Probe, few_batches, loss_curves
 from .solve_layers import LayerSolver, SolvedLayer
+from .solving.few_bits import Coded, Grid
 from .solving.methods import METHODS, Method, Sparsity
 from .solving.structures import Structure
 from .source_model import SourceModel
@@ -247,7 +249,9 @@ def prune(
     these. `keep` names nodes that stay dense. `finetune` is a number of
     seconds to train what is left, for networks that `redpebble.finetune` takes: on `labels` of the samples, classes or
     wanted outputs, or else on what the dense model answers. In more than one of `stages` that is done again and again
-    while layers become sparser. With the precision int8 what is left computes with integers of eight bits.
+    while layers become sparser. With the precision int8 what is left computes with integers of eight bits; with int4
+    products become MatMulNBits: weights are rounded to codes of four bits while they are pruned, and later weights of a
+    layer make up for what both lose.
 
     Raises:
         ModelError: the model is unreadable, or has no layer to prune.
@@ -300,7 +304,8 @@ class _Pruning:
         self.watch, self.loss = watch, loss
         self.segmented = SegmentedModel.of(model.proto, model.layers, usable_threads())
         method, structure = options.chosen_method, options.chosen_structure
-        self.solver = FoldedSolver(self.segmented, model.dense, split, method, structure, loss, watch)
+        self.grid = Grid() if options.precision == "int4" else None
+        self.solver = FoldedSolver(self.segmented, model.dense, split, method, structure, loss, watch, self.grid)
         feeds = self._call()
         self.call = CallSizes.of(self.segmented, dict(feeds), model.dense)
         return_free_memory()
@@ -330,7 +335,10 @@ class _Pruning:
         if self.options.precision == "int8":
             self.watch("quantizing", 0, 1)
             model = quantized(model, self.split.fitted)
-        is_solved = self.lessons is None and self.options.precision == "f32"
+        if self.grid is not None:
+            self.watch("quantizing", 0, 1)
+            model = with_codes(model, _codes(layers.values()), self.grid)
+        is_solved = self.lessons is None and self.options.precision != "int8"
         losses = self.solver.losses(allocation.densities) if is_solved else self._losses_of(model)
         self.watch("measuring", 0, 1)
         times = self.clock.times(model)
@@ -447,6 +455,11 @@ class _Pruning:
             )
             for layer in self.model.layers
         ]
+
+
+def _codes(layers: Iterable[SolvedLayer]) -> dict[str, Coded]:
+    """Return the layers with weights of four bits, by the names of their weights."""
+    return {one.layer.weight: Coded(one.weight, one.scales) for one in layers if one.scales is not None}
 
 
 # A pruned model whose sparse layers compute with integers of eight bits.

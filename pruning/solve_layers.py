@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from .layers import PrunableLayer, Reading
 from .runs.hessians import LayerInputs, layer_inputs
 from .runs.traces import Trace, Weights
+from .solving.few_bits import Grid
 from .solving.methods import Method, Sparsity
 from .solving.refit import loss_of, moved_target
 from .solving.structures import Structure
@@ -23,6 +24,8 @@ class SolvedLayer:
     layer: PrunableLayer
     weight: Array
     loss: float
+    scales: Array | None = None
+    """[groups, outputs] of a weight of four bits."""
 
 
 @dataclass
@@ -35,6 +38,8 @@ class LayerSolver:
     structure: Structure
     whole: float = 1.0
     """Rows of all data over rows of the trace: layers are refused by the rows of all data."""
+    grid: Grid | None = None
+    """The values that weights of layers may have that MatMulNBits can compute."""
 
     def __post_init__(self) -> None:
         self.weights: dict[str, Array] = dict(self.dense)
@@ -72,6 +77,15 @@ class LayerSolver:
                     f"or --keep {layer.name}, got {rows}"
                 )
             target = weight if inputs.crossed is None else moved_target(weight, inputs.hessian, inputs.crossed)
-            pruned = self.method.solve(target, inputs.hessian, Sparsity(self.structure, densities[layer.name]))
+            pruned, scales = self._solved(layer, target, inputs.hessian, densities[layer.name])
             self.weights[layer.name] = pruned
-            yield SolvedLayer(layer, pruned, loss_of(target, pruned, inputs.hessian))
+            yield SolvedLayer(layer, pruned, loss_of(target, pruned, inputs.hessian), scales)
+
+    def _solved(
+        self, layer: PrunableLayer, target: Array, hessian: Array, density: float
+    ) -> tuple[Array, Array | None]:
+        sparsity = Sparsity(self.structure, density)
+        if self.grid is None or not layer.takes_codes:
+            return self.method.solve(target, hessian, sparsity), None
+        found = self.method.codes(target, hessian, sparsity, self.grid)
+        return found.weight, found.scales

@@ -77,13 +77,13 @@ def optimize_folder(request: OptimizeRequest, plan: CheckPlan, inspection: Inspe
         return False
     if not inspection.stage:
         own = {folder.decoder, CONFIG, *files_of(read_model(folder.model, any_version=True))}
-        _copy_others(folder.path, target, own)
+        copy_others(folder.path, target, own)
         library = inside.files.model.with_suffix(".so").name if files.library else ""
         _write_config(folder, target / CONFIG, library)
     return True
 
 
-def _copy_others(source: Path, target: Path, own: Set[str]) -> None:
+def copy_others(source: Path, target: Path, own: Set[str]) -> None:
     """Copy what a folder holds beside its decoder, with the folders in it; hidden files stay."""
     for path in source.iterdir():
         if path.name in own or path.name.startswith("."):

@@ -134,13 +134,16 @@ def finetune(
 # The command line of `prune`.
 
 
-PrunedPrecision = Literal["f32", "int8"]
+PrunedPrecision = Literal["f32", "int8", "int4"]
 
 
 def prune(
     model: ModelPath,
-    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The pruned model.", callback=new_model)],
-    data: Annotated[Path, typer.Option(metavar="DATA.npz", help="Some hundred inputs, an array for each by its name.")],
+    output: Annotated[Path, typer.Argument(metavar="OUT.onnx", help="The pruned model, or a folder.")],
+    data: Annotated[
+        Path,
+        typer.Option(metavar="DATA.npz", help="Some hundred inputs, an array for each by its name; a folder's text."),
+    ],
     speedup: Annotated[float | None, typer.Option(metavar="X", help="Goal: X times as fast as now.")] = None,
     time: Annotated[str | None, typer.Option(metavar="3ms", help="Goal: time of a call, in ms or us.")] = None,
     sparsity: Annotated[float | None, typer.Option(metavar="S", help="Goal: zeros in each layer, 0 to 1.")] = None,
@@ -190,9 +193,14 @@ def prune(
     Layers are pruned one after the other, each refitted to the outputs that the dense model has on the data; where the
     goal is a time or a loss, each gets the density at which the model loses least. Times are onnxruntime's, for the
     given rows and threads. The loss has an interval: samples that weights were not fitted to tell what others lose.
+
+    A folder of onnxruntime-genai or transformers becomes one of onnxruntime-genai: its decoder is pruned for a text
+    file, or a folder of them, and its perplexity is told on files, or an end of the text, that are held out.
     """
+    output = new_folder(output) if model.is_dir() else new_model(output)
     from ..pruning.options import Goal, PruneOptions
     from .pruning_commands import PruneFiles, milliseconds, prune_and_print
+    from .text_pruning import prune_folder
 
     limit = None if time is None else milliseconds(time)
     goal = Goal.of({"speedup": speedup, "time": limit, "sparsity": sparsity, "loss": loss}, structure, "--")
@@ -200,7 +208,8 @@ def prune(
     options = PruneOptions(
         goal, rows, threads, structure, method, tuple(keep or ()), seed, finetune, stages, None, precision, compares
     )
-    prune_and_print(PruneFiles(model, data, output, report, labels, metric, validate), options)
+    run = prune_folder if model.is_dir() else prune_and_print
+    run(PruneFiles(model, data, output, report, labels, metric, validate), options)
 
 
 # The command line of `distil`.

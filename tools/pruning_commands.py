@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from html import escape
 from pathlib import Path
@@ -204,6 +205,23 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
     with progress_bar() as watch:
         result = pruned(files.model, feeds, options, watch)
     result.save(files.output)
+    task = None if metric is None else _task_quality(files, result, feeds, labels, metric)
+    if task is None:
+        show_pruned(files, result, options)
+        return
+    fitted = "" if files.validate is not None else ", which weights were fitted to: --validate takes others"
+    measured = {"task": {"dense": dict(task.dense), "pruned": dict(task.sparse)}}
+    show_pruned(files, result, options, f"{task}{fitted}", measured)
+
+
+def show_pruned(
+    files: PruneFiles,
+    result: Pruned,
+    options: PruneOptions,
+    quality: str = "",
+    more: Mapping[str, object] | None = None,
+) -> None:
+    """Print the report of a pruned model with a line on its quality, and write it where it is wanted, `more` in it."""
     report = result.report
     console.print(str(report), highlight=False)
     if report.estimate.caution:
@@ -213,10 +231,8 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
         f"million weights {report.dense_efficiency:.3g} -> {report.parameter_efficiency:.3g}",
         highlight=False,
     )
-    task = None if metric is None else _task_quality(files, result, feeds, labels, metric)
-    if task is not None:
-        fitted = "" if files.validate is not None else ", which weights were fitted to: --validate takes others"
-        console.print(f"{task}{fitted}", highlight=False)
+    if quality:
+        console.print(quality, highlight=False)
     console.print(_table(report))
     if report.obstacle:
         console.print(report.obstacle, highlight=False)
@@ -226,8 +242,7 @@ def prune_and_print(files: PruneFiles, options: PruneOptions) -> None:
     if files.report is not None and options.compares:
         write_text(files.report, prune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))
     else:
-        measured = {} if task is None else {"task": {"dense": dict(task.dense), "pruned": dict(task.sparse)}}
-        write_report(files.report, "prune", _content(result, options) | measured)
+        write_report(files.report, "prune", {**_content(result, options), **(more or {})})
 
 
 def _task_quality(

@@ -16,6 +16,7 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from ..foundation.regular_files import open_regular
+from .decoder_inputs import DecoderInputs
 
 DEFAULT_SIZE: Final = 8
 """Size of every symbolic dimension but the batch."""
@@ -39,7 +40,7 @@ def inputs_for(
     """Random feeds for the inputs of a model that have no initializer, by name.
 
     Floats are standard normal, int32 and int64 are valid indices where a Gather reads them and 0 or 1 elsewhere, other
-    integers are below 16, strings are single letters.
+    integers are below 16, strings are single letters. A decoder gets tokens behind a past, and a mask of both.
 
     Args:
         model: any ONNX model.
@@ -64,7 +65,11 @@ def inputs_for(
     for name, value in zip(names, inputs, strict=True):
         if name in given and value.shape is not None and len(given[name]) != len(value.shape):
             raise ValueError(f"input {name!r}: expected a shape of {len(value.shape)} axes, got {len(given[name])}")
-    sizes = _symbol_sizes(inputs, batch) | _checked(inputs, dims or {})
+    checked = _checked(inputs, dims or {})
+    decoder = None if given else DecoderInputs.of(model)
+    if decoder is not None:
+        return dict(decoder.random(batch, rng, checked, DEFAULT_SIZE))
+    sizes = _symbol_sizes(inputs, batch) | checked
     return {
         name: _random(value, tuple(given[name]) if name in given else _shape(value, batch, sizes), rng)
         for name, value in zip(names, inputs, strict=True)
@@ -211,6 +216,9 @@ class InputChoice:
         batches = {shape[0] for shape in shapes.values() if len(shape)}
         axes = [axis for name, shape in shapes.items() if name not in self.shapes for axis in shape[1:]]
         free = [axis.value for axis in axes if not isinstance(axis, int) and axis not in batches]
+        decoder = DecoderInputs.of(model)
+        if decoder is not None:
+            return {name: DEFAULT_SIZE for name in decoder.axes if name not in self.dims}
         return {name: DEFAULT_SIZE for name in free if name and name not in self.dims}
 
 

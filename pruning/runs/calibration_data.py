@@ -43,9 +43,14 @@ def batches_of(graph: onnx.GraphProto, feeds: Feeds | Iterable[Feeds]) -> list[F
             batches = list(feeds)
             for batch in batches:
                 check_feeds(inputs, batch)
-    if not batches or not all(value.size for batch in batches for value in batch.values()):
+    # the past of a text that begins has no places
+    if not batches or not all(batch and all(map(_has_samples, batch.values())) for batch in batches):
         raise ValueError("expected some hundred samples in the data, got none")
     return batches
+
+
+def _has_samples(value: Value) -> bool:
+    return bool(value.size) or (value.ndim > 2 and len(value) > 0)
 
 
 def _by_lengths(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> list[Feeds] | None:
@@ -82,7 +87,7 @@ def _cut(inputs: Sequence[onnx.ValueInfoProto], feeds: Feeds) -> list[Feeds]:
         return [feeds]
     (count,) = counts
     widest = max((value.size for value in feeds.values()), default=0) // max(1, count)
-    is_text = all(value.ndim == 2 and value.dtype.kind in "iu" for value in feeds.values())
+    is_text = all(value.ndim == 2 and value.dtype.kind in "iu" for value in feeds.values() if value.size)
     most = _texts_at_once(widest) if is_text else min(BATCH, BATCH_VALUES // max(1, widest))
     size = fixed.pop() if fixed else max(1, most)
     whole = count - count % size if fixed else count

@@ -111,7 +111,8 @@ def feeds_with_rows(graph: onnx.GraphProto, batch: Feeds, batch_rows: int, rows:
     if rows >= of_each:
         return taken
     share = rows / of_each
-    return {name: _cut(value, dims[name], share) for name, value in taken.items()}
+    # an empty past stays as it is
+    return {name: _cut(value, dims[name], share) if value.size else value for name, value in taken.items()}
 
 
 def _cut(value: Value, dims: Sequence[onnx.TensorShapeProto.Dimension], share: float) -> Value:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...foundation.extensible_table import ExtensibleTable
-from .refit import DAMPING, conjugate_gradients, damped, inverse_of, refitted, scaled
+from .few_bits import Coded, Grid, coded, swept
+from .refit import conjugate_gradients, damped, inverse_of, refitted, scaled
 from .structures import Mask, Scores, Structure
 
 Array = NDArray[np.float32]
@@ -43,6 +44,10 @@ Solver = Callable[[Array, Array, Sparsity], Array]
 """(weight [inputs, outputs], H = X^T X / rows [inputs, inputs], sparsity) -> the sparse weight."""
 
 
+CodedSolver = Callable[[Array, Array, Sparsity, Grid], Coded]
+"""The same for a weight on a grid."""
+
+
 @dataclass(frozen=True)
 class Method:
     """A solver, and what it makes use of."""
@@ -52,6 +57,14 @@ class Method:
     """Whether it looks at the Hessian at all."""
     refits: bool = True
     """Whether it changes the weights that stay: then it can make up for what earlier layers have lost."""
+    solve_coded: CodedSolver | None = None
+    """Prunes and rounds in one sweep; None where the sparse weight is rounded behind it."""
+
+    def codes(self, weight: Array, hessian: Array, sparsity: Sparsity, grid: Grid) -> Coded:
+        """Return a sparse weight on a grid; what rounding loses is made up for by other weights."""
+        if self.solve_coded is not None:
+            return self.solve_coded(weight, hessian, sparsity, grid)
+        return coded(self.solve(weight, hessian, sparsity), hessian, grid)
 
 
 def _magnitude(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
@@ -70,26 +83,11 @@ def _obs(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
 
 
 def _sparsegpt(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
-    dead = np.diag(hessian) == 0
-    matrix = hessian.astype(np.float64)
-    matrix[dead, dead] = 1.0
-    matrix[np.diag_indices(len(matrix))] += DAMPING * np.diag(matrix).mean()
-    # the upper factor of the inverse: row i is that of the inverse once the inputs before i are gone
-    factor = np.linalg.cholesky(np.linalg.inv(matrix)).T.astype(np.float32)
-    result = np.where(dead[:, np.newaxis], np.float32(0.0), weight)
-    window = sparsity.structure.window
-    for first in range(0, len(weight), window):
-        inputs = slice(first, first + window)
-        own = factor[inputs, inputs]
-        left = result[inputs]
-        mask = sparsity.mask(np.square(left * np.reciprocal(np.diag(own))[:, np.newaxis]))
-        errors = np.zeros_like(left)
-        for i in range(len(left)):
-            errors[i] = np.where(mask[i], np.float32(0.0), left[i]) / own[i, i]
-            left[i:] -= own[i, i:, np.newaxis] * errors[i]
-        result[inputs] = left * mask
-        result[first + window :] -= factor[inputs, first + window :].T @ errors
-    return result
+    return swept(weight, hessian, lambda scores, _: sparsity.mask(scores), sparsity.structure.window)[0]
+
+
+def _sparsegpt_coded(weight: Array, hessian: Array, sparsity: Sparsity, grid: Grid) -> Coded:
+    return Coded(*swept(weight, hessian, lambda scores, _: sparsity.mask(scores), sparsity.structure.window, grid))
 
 
 def _admm(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
@@ -114,7 +112,7 @@ def _admm(weight: Array, hessian: Array, sparsity: Sparsity) -> Array:
 METHODS: Final = ExtensibleTable[str, Method](
     {
         "admm": Method(_admm),
-        "sparsegpt": Method(_sparsegpt),
+        "sparsegpt": Method(_sparsegpt, solve_coded=_sparsegpt_coded),
         "obs": Method(_obs),
         "wanda": Method(_wanda, refits=False),
         "magnitude": Method(_magnitude, reads_data=False, refits=False),

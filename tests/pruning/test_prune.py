@@ -245,7 +245,7 @@ WRONG_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
         {"sparsity": 0.5, "labels": np.zeros(400)},
         "labels: expected them only together with finetune, got labels alone",
     ),
-    "precision": ({"sparsity": 0.5, "precision": "f16"}, "precision: expected f32 or int8, got 'f16'"),
+    "precision": ({"sparsity": 0.5, "precision": "f16"}, "precision: expected f32, int8 or int4, got 'f16'"),
     "keep": (
         {"sparsity": 0.5, "keep": ["lost"]},
         "layer to keep: expected one of left, right, deep, head.*, got 'lost'",
