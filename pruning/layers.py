@@ -146,7 +146,9 @@ def _layer(index: int, node: NodeProto, weights: Mapping[str, onnx.TensorProto])
     window = Window.of(node, shape[2:]) if is_conv else None
     name = node.name or node.output[0]
     takes_codes = node.op_type == "MatMul"
-    return PrunableLayer(name, index, node.input[0], node.input[1], is_turned, inputs, outputs, window, takes_codes)
+    return PrunableLayer(
+        name, index, node.input[0], node.input[1], is_turned, inputs, outputs, window, takes_codes=takes_codes
+    )
 
 
 def weights_of(graph: onnx.GraphProto, layers: Sequence[PrunableLayer], folder: str) -> dict[str, Array]:
