@@ -10,13 +10,11 @@ import numpy as np
 import onnx_ir
 from numpy.typing import NDArray
 
+from ..dialect.attributes.few_bits import ROUNDED_INPUTS
 from .layers import SMALL
 from .solving.few_bits import LEAST, Coded, Grid
 
 BITS: Final = 4
-
-ROUNDED_INPUTS: Final = 4
-"""The accuracy level at which onnxruntime computes with integers of eight bits."""
 
 DOMAIN: Final = "com.microsoft"
 

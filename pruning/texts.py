@@ -17,7 +17,7 @@ WINDOW: Final = 256
 MOST_FITTED, MOST_HELD_OUT = 256, 32
 """Windows of either kind, at most, chosen at random."""
 
-HELD_OUT: Final = 8
+SPARED: Final = 8
 """One file of so many is held out, or so large a part of a single one."""
 
 LEAST: Final = 8
@@ -45,11 +45,11 @@ def windows_of(files: Sequence[Sequence[int]], seed: int) -> Windows:
         raise ValueError(f"expected {LEAST} windows of {WINDOW} tokens of text or more, got {tokens} tokens")
     rng = np.random.default_rng(seed)
     if len(cut) == 1:
-        spared = max(1, total // HELD_OUT)
+        spared = max(1, total // SPARED)
         fitted, held_out = cut[0][:-spared], cut[0][-spared:]
     else:
         order = rng.permutation(len(cut))
-        spared = max(1, len(cut) // HELD_OUT)
+        spared = max(1, len(cut) // SPARED)
         chosen = set(order[:spared].tolist())
         held_out = np.concatenate([one for i, one in enumerate(cut) if i in chosen])
         fitted = np.concatenate([one for i, one in enumerate(cut) if i not in chosen])

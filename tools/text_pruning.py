@@ -19,7 +19,6 @@ from ..pruning.prune import pruned
 from ..pruning.texts import perplexity, windows_of
 from ..verification.decoder_inputs import DecoderInputs
 from ..verification.oracle import Oracle, session_options
-from .console.console import console
 from .console.progress_bar import progress_bar
 from .console.working import working
 from .genai_folder import CONFIG, GenaiFolder, copy_others, read_folder
