@@ -199,8 +199,8 @@ def prune(
     """
     output = new_folder(output) if model.is_dir() else new_model(output)
     from ..pruning.options import Goal, PruneOptions
+    from .decoders.text_pruning import prune_folder
     from .pruning_commands import PruneFiles, milliseconds, prune_and_print
-    from .text_pruning import prune_folder
 
     limit = None if time is None else milliseconds(time)
     goal = Goal.of({"speedup": speedup, "time": limit, "sparsity": sparsity, "loss": loss}, structure, "--")
@@ -493,7 +493,7 @@ def optimize(
     from ..verification.feeds import InputChoice
     from ..verification.oracle import Tolerance
     from .commands import OptimizeRequest, OutputFiles, optimize_model
-    from .genai_folder import optimize_folder
+    from .decoders.genai_folder import optimize_folder
     from .inspection import Inspection
 
     choice = InputChoice(shapes(input_shape), sizes(dim), inputs)

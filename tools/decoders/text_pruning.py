@@ -10,19 +10,19 @@ from typing import Final
 
 import onnx_ir
 
-from ..frontend.reading.external_files import files_of
-from ..frontend.reading.model_source import read_model
-from ..models.exports.genai_decoders import run_builder
-from ..ort.any_model import session
-from ..pruning.options import PruneOptions
-from ..pruning.prune import pruned
-from ..pruning.texts import perplexity, windows_of
-from ..verification.decoder_inputs import DecoderInputs
-from ..verification.oracle import Oracle, session_options
-from .console.progress_bar import progress_bar
-from .console.working import working
+from ...frontend.reading.external_files import files_of
+from ...frontend.reading.model_source import read_model
+from ...models.exports.genai_decoders import run_builder
+from ...ort.any_model import session
+from ...pruning.options import PruneOptions
+from ...pruning.prune import pruned
+from ...pruning.texts import perplexity, windows_of
+from ...verification.decoder_inputs import DecoderInputs
+from ...verification.oracle import Oracle, session_options
+from ..console.progress_bar import progress_bar
+from ..console.working import working
+from ..pruning_commands import PruneFiles, show_pruned
 from .genai_folder import CONFIG, GenaiFolder, copy_others, read_folder
-from .pruning_commands import PruneFiles, show_pruned
 
 TOKENIZER: Final = "tokenizer.json"
 

@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
-from ..frontend.reading.external_files import files_of
-from ..frontend.reading.model_source import read_model
-from ..verification.compare import CheckPlan
-from .commands import OptimizeRequest, optimize_model
-from .inspection import NOTHING_SHOWN, Inspection
+from ...frontend.reading.external_files import files_of
+from ...frontend.reading.model_source import read_model
+from ...verification.compare import CheckPlan
+from ..commands import OptimizeRequest, optimize_model
+from ..inspection import NOTHING_SHOWN, Inspection
 
 CONFIG: Final = "genai_config.json"
 
