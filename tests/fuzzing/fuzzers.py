@@ -12,6 +12,7 @@ from tests.fuzzing import (
     random_masks,
     random_models,
     random_recurrences,
+    random_training,
     sessions,
 )
 
@@ -24,6 +25,7 @@ FUZZERS = (
     random_layers.AGGREGATIONS,
     random_recurrences.RECURRENCES,
     random_few_bits.FEW_BITS,
+    random_training.TRAINING,
     damaged_models.MODELS,
     networks_in_use.CACHES,
     networks_in_use.CALLING,
