@@ -15,7 +15,7 @@ from .work import Layer
 
 Indices = NDArray[np.int64]
 
-TOLERANCE: Final = 0.015
+TOLERANCE: Final = 0.03
 """Share by which measures of alike layers may differ; predicted times are off by about 6 %."""
 
 NEIGHBOURS: Final = 32

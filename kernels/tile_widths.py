@@ -76,6 +76,13 @@ def least_rows(time_of_width: Mapping[int, float]) -> dict[int, int]:
 
     A wider tile is used as soon as it takes no longer than the narrower ones into which the rows would be cut.
     """
+    return dict(_least_rows(tuple(time_of_width.items())))
+
+
+@lru_cache(maxsize=256)
+def _least_rows(times_of_widths: tuple[tuple[int, float], ...]) -> Mapping[int, int]:
+    """Return the same of pairs; layers that are alike have the same times."""
+    time_of_width = dict(times_of_widths)
     widest = max(time_of_width)
     least: dict[int, int] = {}
     # of so many rows: the time of their tiles, and the width of these, 0 where they have several

@@ -138,3 +138,12 @@ def test_what_an_activation_nobody_reads_reads_goes_with_it() -> None:
     module = parse(TWO_STEPS.replace("return %y", "return %x"))
     erase_unused(module.body)
     assert [op.name for op in module.walk()] == ["builtin.module", "func.func", "func.return"]
+
+
+def test_a_large_module_is_verified_behind_the_last_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("redpebble.passes.runner.MOST_OFTEN_VERIFIED", 1)
+    with pytest.raises(PassFailedException, match=r"^pebble-fuse-layers: .* \(after swap-steps\)"):
+        run_passes(context(), parse(TWO_STEPS), [SwapSteps(), FuseLayers()])
+    told: list[str] = []
+    with pytest.raises(PassFailedException, match=r"^swap-steps: .* \(after no other pass\)"):
+        run_passes(context(), parse(TWO_STEPS), [SwapSteps(), FuseLayers()], lambda done, _: told.append(done.name))
