@@ -1,13 +1,11 @@
 """The axes of inputs whose sizes decide on code: those that convolutions need to know the sizes of their images."""
 
-from collections.abc import Mapping
 from typing import Final
 
 import onnx_ir
 
 from ..frontend.errors import ModelError
 from ..frontend.import_model import import_model
-from ..frontend.operators.on_images.windows import KNOWN_IMAGES
 from ..frontend.reading.axis_names import Axes, words_of
 from ..frontend.reading.free_axes import axes_in_question, dims_of, state_sizes
 from ..frontend.sparse_weights import graph_of, has_sparse_convolution
@@ -19,15 +17,9 @@ TRIED: Final = 192
 
 def sizes_to_wait_for(left: NodesLeft | None) -> Axes:
     """Return the axes whose sizes sparse convolutions of a model wait for, which are no part of its networks yet."""
-    waiting = 0 if left is None else _waiting(left.reasons)
-    if left is None or not waiting or not has_sparse_convolution(graph_of(left.model)):
+    if left is None or not left.waiting or not has_sparse_convolution(graph_of(left.model)):
         return {}
-    return axes_of_code(left.model, waiting)
-
-
-def _waiting(reasons: Mapping[int, str]) -> int:
-    """Return how many nodes stay, by `Imported.reasons`, since the sizes of their images are not known."""
-    return sum(KNOWN_IMAGES in reason for reason in reasons.values())
+    return axes_of_code(left.model, left.waiting)
 
 
 def axes_of_code(model: onnx_ir.Model, waiting: int) -> Axes:
@@ -40,12 +32,14 @@ def axes_of_code(model: onnx_ir.Model, waiting: int) -> Axes:
     if asked.images and asked.images == asked.others:
         return asked.images
     best: Axes = {}
+    tried: list[Axes] = [{}]
     for axes in asked:
-        left = _waiting_with(model, axes) if axes else waiting
+        if not waiting or axes in tried:
+            continue
+        tried.append(axes)
+        left = _waiting_with(model, axes)
         if left < waiting:
             best, waiting = axes, left
-        if not waiting:
-            break
     return best
 
 
@@ -71,6 +65,6 @@ def _waiting_with(model: onnx_ir.Model, axes: Axes) -> int:
     copy = model.clone()
     state_sizes(copy, dict.fromkeys(words_of(axes), TRIED))
     try:
-        return _waiting(import_model(copy, foreign="keep", whole=frozenset()).reasons)
+        return len(import_model(copy, foreign="keep", whole=frozenset()).waiting)
     except ModelError:
         return 1 << 30  # such sizes contradict the model

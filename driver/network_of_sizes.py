@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from typing_extensions import override
 
 from ..dialect.reports.layer_report import Report
-from ..frontend.errors import UnsupportedModelError
+from ..frontend.errors import UnknownSizesError, UnsupportedModelError
 from ..frontend.folding.known_sizes import KNOWN_SIZE
 from ..frontend.import_model import Source
-from ..frontend.operators.on_images.windows import KNOWN_IMAGES
 from ..frontend.reading.axis_names import Axes, sizes_of
 from ..frontend.reading.model_source import read_model
 from ..runtime.bound_call import BoundCall
@@ -133,8 +132,8 @@ def compiled_for_sizes(source: Source, making: Making, threads: int) -> Network:
     try:
         return making(source)
     except UnsupportedModelError as error:
-        waits_for_image, waits = (words in str(error) for words in (KNOWN_IMAGES, KNOWN_SIZE))
-        if not waits_for_image and not waits:
+        waits_for_image = isinstance(error, UnknownSizesError)
+        if not waits_for_image and KNOWN_SIZE not in str(error):
             raise
         model = read_model(source)
         axes = axes_of_code(model, waiting=1) if waits_for_image else None

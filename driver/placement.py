@@ -151,6 +151,8 @@ class NodesLeft:
     model: onnx_ir.Model
     reasons: Mapping[int, str]
     """Position of such a node in the graph -> why."""
+    waiting: int = 0
+    """The number of those that wait for the sizes of an image."""
 
 
 def nothing_to_form(model: onnx_ir.Model, layer_count: int) -> str:
@@ -176,7 +178,7 @@ def nodes_left(module: ModuleOp, imported: Imported, convolutions_left: str = ""
     reasons = _told_behind(imported.model, dict(_left(module, imported)))
     if convolutions_left:
         reasons = {at: convolutions_left if why == NO_CONVOLUTION else why for at, why in reasons.items()}
-    return NodesLeft(imported.model, reasons)
+    return NodesLeft(imported.model, reasons, len(imported.waiting & reasons.keys()))
 
 
 def _told_behind(model: onnx_ir.Model, reasons: Mapping[int, str]) -> dict[int, str]:

@@ -5,6 +5,7 @@
     │   ├── InvalidModelError        it contradicts itself or the ONNX standard      redpebble.InvalidModelError
     │   └── UnsupportedModelError    it is valid, and not covered here               redpebble.UnsupportedModelError
     │       ├── CodesError           codes that no layer reads; their reader says why    redpebble.frontend.errors
+    │       ├── UnknownSizesError    an image whose sizes calls choose                   redpebble.frontend.errors
     │       ├── NothingToGainError   `optimize` leaves it as it is                   redpebble.frontend.errors
     │       └── TooManyNodesError    what translates each one refuses it             redpebble.frontend.errors
     ├── OracleError                  onnxruntime refuses a model or its feeds        redpebble.verification.oracle

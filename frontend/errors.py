@@ -27,6 +27,10 @@ class CodesError(UnsupportedModelError):
     """A node yields codes of a quantized network, which are nothing by themselves: their reader says what is amiss."""
 
 
+class UnknownSizesError(UnsupportedModelError):
+    """A node reads an image whose sizes are not known: those that calls choose can be stated."""
+
+
 class TooManyNodesError(UnsupportedModelError):
     """The functions of a model make more nodes than are looked at one by one, in whatever way it is to be covered."""
 

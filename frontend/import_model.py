@@ -103,6 +103,8 @@ class Imported(NamedTuple):
     """Nodes whose values are moved for the sake of a layer, see `node_identity`."""
     reasons: Mapping[int, str]
     """Position of a node that stays -> what is not accepted of it."""
+    waiting: frozenset[int]
+    """Positions of nodes that wait for the sizes of an image."""
     rewritten: bool
     """Whether `model` computes in float32 what the source computes in half precision or bytes, or without functions."""
     made: frozenset[str]
@@ -194,7 +196,9 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
         if not keep_foreign or not wasted:
             made = frozenset(model.graph.initializers) - stored
             rewritten = inlined or widened or ended or moved is not None
-            return Imported(translated.module, model, translated.expanded, translated.reasons, rewritten, made)
+            return Imported(
+                translated.module, model, translated.expanded, translated.reasons, translated.waiting, rewritten, made
+            )
         # these would only make the file larger: no op of ours uses them
         kept |= wasted
 

@@ -39,7 +39,7 @@ from ..dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from ..dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from ..dialect.symbolic_sizes import DIMS, NAME, Size, SymbolicShape
 from ..dialect.tensors import is_f32_tensor, shape_of
-from .errors import CodesError, UnsupportedModelError
+from .errors import CodesError, UnknownSizesError, UnsupportedModelError
 from .folding.known_constants import constant_array
 from .folding.known_sizes import broadcast_sizes
 from .import_model import Imported
@@ -200,7 +200,7 @@ class _Cut:
         self.version = imported.model.ir_version
         self.constants: dict[str, Array] = {}
         self.names: dict[SSAValue, str] = {}
-        self.reasons = imported.reasons
+        self.reasons, self.waiting = imported.reasons, imported.waiting
         self.opsets = imported.model.opset_imports
 
     def prologue(self) -> Prologue:
@@ -241,12 +241,14 @@ class _Cut:
         if foreign is None:
             return UnsupportedModelError(f"node {node_key(op)!r} comes before a node that is not covered")
         node = self.nodes[foreign.position.value.data]
-        reason = self.reasons.get(foreign.position.value.data, "")
+        position = foreign.position.value.data
+        reason = self.reasons.get(position, "")
         name = node_key(op)
         behind = f" behind node {name!r}" if name and foreign is not op else ""
         if reason in ("", "is not covered"):
             reason = "no native code, a session leaves it to onnxruntime"
-        kind = CodesError if reason == YIELDS_CODES else UnsupportedModelError
+        usual = UnknownSizesError if position in self.waiting else UnsupportedModelError
+        kind = CodesError if reason == YIELDS_CODES else usual
         return kind(f"{self._label(node)}{behind}: {reason}")
 
     def _label(self, node: onnx_ir.Node) -> str:

@@ -25,7 +25,14 @@ from ..dialect.shape_inference import described_by
 from ..dialect.symbolic_sizes import DIMS, NAME, ONE, Size, SymbolicShape, broadcast
 from ..dialect.tensors import DYNAMIC, shape_of
 from ..sparse.densities import MOSTLY_ZEROS
-from .errors import CodesError, InvalidModelError, ModelError, UnsupportedModelError, first_line
+from .errors import (
+    CodesError,
+    InvalidModelError,
+    ModelError,
+    UnknownSizesError,
+    UnsupportedModelError,
+    first_line,
+)
 from .folding.known_constants import constant_array, is_constant, overridable
 from .folding.rotary_angles import add_angles
 from .folding.score_masks import add_score_masks
@@ -108,12 +115,21 @@ class Translated(NamedTuple):
     """See `node_identity`."""
     reasons: Mapping[int, str]
     """Position of a node that stays -> what is not accepted of it."""
+    waiting: frozenset[int]
+    """Positions of nodes that wait for the sizes of an image."""
 
 
 NO_CONVOLUTION: Final = "no sparse convolution gains enough by it"
 NO_NETWORK: Final = "no sparse network stands beside it"
 NO_MOVES: Final = "it would take several operators that move values, and no sparse layer gains by them"
 """The reason why a node on images stays that has code."""
+
+
+ERRORS: Final[Mapping[type[NotCovered], type[UnsupportedModelError]]] = {
+    YieldsCodes: CodesError,
+    UnknownImage: UnknownSizesError,
+}
+"""Why a node is not covered -> the error where it may not stay, if it has one of its own."""
 
 
 class Keep(NamedTuple):
@@ -165,6 +181,7 @@ class _Translation:
         self._has_sparse_convolution = keep_foreign and whole is not None and has_sparse_convolution(graph_of(model))
         self._expanded: set[str] = set()
         self._reasons: dict[int, str] = {}
+        self._waiting: set[int] = set()
         self._masks = add_score_masks(model) if keep_foreign and keep.may_add else {}
         self._angles = {} if self._keep_moving else add_angles(model)
         self._inferred: Mapping[str, Inferred] = infer_types(model) if keep_foreign else {}
@@ -206,9 +223,11 @@ class _Translation:
         except NotCovered as reason:
             if self._keep_foreign:
                 self._reasons[position] = str(reason).removeprefix(": ").strip()
+                if isinstance(reason, UnknownImage):
+                    self._waiting.add(position)
                 self._keep(position, node, is_shape_value=is_shape_value)
             else:
-                kind = CodesError if isinstance(reason, YieldsCodes) else UnsupportedModelError
+                kind = ERRORS.get(type(reason), UnsupportedModelError)
                 own = kind(f"{self._label(position, node)}{reason}")
                 self._refuse(node, self._scope.refusal_of_inputs(node) or own)
         except UnsupportedModelError as reason:
@@ -238,7 +257,7 @@ class _Translation:
             # a size that nothing here knows contradicts no weight: onnxruntime may take the node, so it can stay
             unknown = isinstance(reason, NotCovered) or (self._keep_foreign and isinstance(reason, VerifyException))
             if unknown:
-                kind = YieldsCodes if isinstance(reason, YieldsCodes) else NotCovered
+                kind = type(reason) if isinstance(reason, NotCovered) else NotCovered
                 raise kind(f": {reason}{self._advice(reason)}") from reason
             raise
         self._commit(conversion, results)
@@ -358,7 +377,7 @@ class _Translation:
         module.verify()
         constants = [op for op in module.walk() if isinstance(op, ConstantOp | SparseConstantOp)]
         names = frozenset(value_name(op.result) for op in constants) | self._known_by
-        return Translated(module, names, frozenset(self._expanded), self._reasons)
+        return Translated(module, names, frozenset(self._expanded), self._reasons, frozenset(self._waiting))
 
     def _drop_unread(self) -> None:
         """Drop what nothing reads any more: ops of ours, shapes that are known, and nodes that another one replaces."""

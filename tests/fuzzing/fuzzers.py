@@ -6,6 +6,7 @@ import redpebble
 from tests.fuzzing import (
     damaged_models,
     damaged_parts,
+    free_sizes,
     networks_in_use,
     random_few_bits,
     random_layers,
@@ -31,6 +32,7 @@ FUZZERS = (
     networks_in_use.CALLING,
     networks_in_use.TUNING,
     damaged_parts.PARTS,
+    free_sizes.FREE_SIZES,
     sessions.NODES,
     sessions.PROVIDER,
     sessions.CONTEXTS,
