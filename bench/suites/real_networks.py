@@ -3,7 +3,7 @@
 `python -m redpebble.bench.suites.real_networks` measures the graphs that torch's exporter wrote of published
 architectures, in their published widths, with random weights of which 90 % are zeros; `--write` puts the table into
 README.md and docs/index.md, and draws docs/pictures/real-networks.svg. Sessions take turns in one process. With
-`published` it measures further networks of torchvision and timm.
+`published` it measures further networks of torchvision and timm, and a small one of each kind beside these.
 """
 
 import json
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
@@ -76,6 +77,18 @@ NETWORKS: Final = (
 )
 
 
+KINDS: Final = (
+    RealNetwork("nhwc_resnet.keras", "ResNet of Keras, channels last"),
+    RealNetwork("waves.dynamo", "U-Net over 512 samples, group norms"),
+    RealNetwork("latents.dynamo", "decoder of images, transposed convolutions"),
+    RealNetwork("pitch.dynamo", "pitch of sound, windows of 512 samples"),
+    RealNetwork("lines.dynamo", "recogniser of lines of text, 320 pixels wide", sequence=320),
+    RealNetwork("letters.dynamo", "convolutions over 32 letters", sequence=32),
+    RealNetwork("samples.dynamo", "convolutions over 16000 samples", sequence=16000),
+    RealNetwork("frames.dynamo", "convolutions over 100 frames of features", sequence=100),
+)
+"""A network of each kind beside those of the table, small ones."""
+
 PUBLISHED_TOO: Final = "published"
 
 
@@ -83,7 +96,8 @@ def networks_of(names: Sequence[str]) -> list[RealNetwork]:
     """Return the networks to measure: those of the table, or those named."""
     if not names:
         return [*NETWORKS]
-    found = [network for network in NETWORKS if network.export.partition(".")[0] in names]
+    kinds = [network for network in KINDS if PUBLISHED_TOO in names or network.export.partition(".")[0] in names]
+    found = [*(network for network in NETWORKS if network.export.partition(".")[0] in names), *kinds]
     further = [name for name in PUBLISHED if name in names or PUBLISHED_TOO in names]
     return [*found, *(RealNetwork(f"{name}.dynamo", PUBLISHED[name].name) for name in further)]
 
@@ -100,6 +114,7 @@ class Measured:
     steady: bool
     original_bytes: int
     our_bytes: int
+    sparsity: float = 0.9
 
     @property
     def ratio(self) -> float:
@@ -114,7 +129,9 @@ def measure(network: RealNetwork, threads: int, seconds: float, sparsity: float)
         ValueError: a result differs from onnxruntime's.
     """
     proto = stored_export(network.export, sparsity)
-    optimized = redpebble.optimize(proto, target="ort").model
+    free = {dim.dim_param for value in proto.graph.input for dim in value.type.tensor_type.shape.dim}
+    stated = {"length": network.sequence} if "length" in free else None
+    optimized = redpebble.optimize(proto, sizes=stated, target="ort").model
     sessions = Sessions.of(proto, threads, optimized)
     original_bytes, our_bytes = proto.ByteSize(), onnx_ir.to_proto(optimized).ByteSize()
     for batch in BATCHES:
@@ -124,7 +141,7 @@ def measure(network: RealNetwork, threads: int, seconds: float, sparsity: float)
         times = interleave(calls, Budget(seconds))
         steady = not any(is_disturbed(time.median_us, time.min_us) for time in times.values())
         original, ours = (times[name].min_us for name in ("original", "ours"))
-        yield Measured(network.title, batch, threads, original, ours, steady, original_bytes, our_bytes)
+        yield Measured(network.title, batch, threads, original, ours, steady, original_bytes, our_bytes, sparsity)
 
 
 class Sessions(NamedTuple):
@@ -153,7 +170,7 @@ def _options(threads: int) -> onnxruntime.SessionOptions:
 
 
 def _sizes(proto: onnx.ModelProto, network: RealNetwork, batch: int) -> dict[str, int]:
-    known = {"batch": batch, "sequence": network.sequence, "past": network.past}
+    known = {"batch": batch, "sequence": network.sequence, "length": network.sequence, "past": network.past}
     known["total"] = network.sequence + network.past
     names = {dim.dim_param for value in proto.graph.input for dim in value.type.tensor_type.shape.dim}
     return {name: known[name] for name in names if name}
@@ -173,13 +190,19 @@ def check_results(title: str, original: Sequence[object], ours: Sequence[object]
 
 
 def table(rows: Sequence[Measured], *, times: bool = True) -> list[str]:
-    """Return the lines of the table, with times or the ratios alone; a star marks what others disturbed."""
-    heads = [f"batch {batch}{' (ms)' if times else ''}" for batch in BATCHES]
+    """Return the lines of the table, with times or the ratios alone; a star marks what others disturbed.
+
+    Where rows of several sparsities are given, each has columns of its own.
+    """
+    shares = sorted({row.sparsity for row in rows}, reverse=True)
+    columns = [(share, batch) for share in shares for batch in BATCHES]
+    zeros = {share: f", {100 * share:.0f} % zeros" if len(shares) > 1 else "" for share in shares}
+    heads = [f"batch {batch}{zeros[share]}{' (ms)' if times else ''}" for share, batch in columns]
     lines = [f"| network | {' | '.join(heads)} | file (MB) |", f"|---|{'---|' * (len(heads) + 1)}"]
     for title in dict.fromkeys(row.title for row in rows):
-        of_title = {row.batch: row for row in rows if row.title == title}
-        cells = [_cell(of_title[batch], times=times) for batch in BATCHES]
-        one = of_title[BATCHES[0]]
+        of_title = {(row.sparsity, row.batch): row for row in rows if row.title == title}
+        cells = [_cell(of_title[column], times=times) if column in of_title else "" for column in columns]
+        one = next(iter(of_title.values()))
         sizes = f"{one.original_bytes / 1e6:.1f} {TO} {one.our_bytes / 1e6:.1f}"
         lines.append(f"| {title} | {' | '.join(cells)} | {sizes} |")
     return [*lines, "", _note(rows)]
@@ -199,11 +222,14 @@ def _note(rows: Sequence[Measured]) -> str:
     machine, threads = describe_machine(), rows[0].threads
     where = f"{machine['model']}, {threads} thread{'s' if threads > 1 else ''}, onnxruntime {onnxruntime.__version__}"
     disturbed = "" if all(row.steady for row in rows) else " * others used the machine meanwhile."
-    return f"90 % of the weights of linear layers and convolutions are zeros; {where}; fastest rounds.{disturbed}"
+    shares = sorted({row.sparsity for row in rows}, reverse=True)
+    zeros = " or ".join(f"{100 * share:.0f} %" for share in shares)
+    return f"{zeros} of the weights of linear layers and convolutions are zeros; {where}; fastest rounds.{disturbed}"
 
 
 def picture(rows: Sequence[Measured]) -> Figure:
-    """Return a bar for each network and batch: how many times as fast as onnxruntime."""
+    """Return a bar for each network and batch: how many times as fast as onnxruntime at the largest sparsity."""
+    rows = [row for row in rows if row.sparsity == max(one.sparsity for one in rows)]
     titles = [*dict.fromkeys(row.title for row in rows)][::-1]
     figure = Figure(figsize=(8, 0.5 + 0.45 * len(titles)), layout="constrained")
     axes = figure.add_subplot()
@@ -214,7 +240,7 @@ def picture(rows: Sequence[Measured]) -> Figure:
         axes.bar_label(bars, [f"{ratio:.1f}x" for ratio in of_batch.values()], padding=3, fontsize=8)
     axes.axvline(1.0, color="#777777", lw=1, ls="--")
     axes.set_yticks(range(len(titles)), titles)
-    axes.set_xlabel("times as fast as onnxruntime, 90 % zeros")
+    axes.set_xlabel(f"times as fast as onnxruntime, {100 * rows[0].sparsity:.0f} % zeros")
     axes.legend(loc="lower right")
     return figure
 
@@ -226,7 +252,9 @@ def main(
     *,
     threads: Annotated[int, typer.Option(help="Threads of both sessions.")] = 1,
     seconds: Annotated[float, typer.Option(help="Measuring time for each network and batch.")] = 3.0,
-    sparsity: Annotated[float, typer.Option(help="Share of zeros in the weights.")] = 0.9,
+    sparsity: Annotated[
+        list[float] | None, typer.Option(help="Share of zeros in the weights; several have columns of their own.")
+    ] = None,
     result: Annotated[Path | None, typer.Option(help="Rows that -o wrote, instead of measuring.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the rows as JSON, too.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Change README, documentation and picture.")] = False,
@@ -235,9 +263,9 @@ def main(
     rows: list[Measured] = []
     if result is not None:
         rows = [Measured(**row) for row in json.loads(result.read_text(encoding="utf-8"))["rows"]]
-    for network in networks_of(names or []):
+    for network, share in product(networks_of(names or []), sparsity or (0.9,)):
         if result is None:
-            rows += measure(network, threads, seconds, sparsity)
+            rows += measure(network, threads, seconds, share)
             print(
                 *(f"{row.title}, batch {row.batch}: {row.ratio:.2f}x" for row in rows[-2:]), sep="; ", file=sys.stderr
             )
@@ -254,7 +282,7 @@ def main(
 def by_ratio(rows: Sequence[Measured]) -> list[Measured]:
     """Return rows with the network that gains most first."""
     best = {title: max(row.ratio for row in rows if row.title == title) for title in {row.title for row in rows}}
-    return sorted(rows, key=lambda row: (-best[row.title], row.title, row.batch))
+    return sorted(rows, key=lambda row: (-best[row.title], row.title, -row.sparsity, row.batch))
 
 
 def publish(rows: Sequence[Measured]) -> None:

@@ -1,11 +1,12 @@
 """The table of real networks: what gains most stands first, and what others disturbed is marked."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from redpebble.bench.suites import real_networks
-from redpebble.bench.suites.real_networks import BATCHES, Measured, by_ratio, publish, table
+from redpebble.bench.suites.real_networks import BATCHES, KINDS, Measured, by_ratio, networks_of, publish, table
 
 
 def rows_of(title: str, ratio: float, *, steady: bool = True) -> list[Measured]:
@@ -20,6 +21,20 @@ def test_what_gains_most_stands_first_and_disturbed_times_have_a_star() -> None:
     assert lines[2] == "| fast | **4.0x** (8 → 2) * | **4.0x** (8 → 2) * | 4.0 → 1.0 |"
     assert lines[3] == "| slow | **1.5x** (3 → 2) | **1.5x** (3 → 2) | 4.0 → 1.0 |"
     assert lines[-1].endswith("* others used the machine meanwhile.")
+
+
+def test_each_sparsity_has_columns_of_its_own() -> None:
+    fewer = [replace(row, sparsity=0.7, ours_us=4000.0) for row in rows_of("fast", 4.0)]
+    lines = table(by_ratio([*rows_of("fast", 4.0), *fewer]), times=False)
+    heads = [f"batch {batch}, {zeros} % zeros" for zeros in (90, 70) for batch in BATCHES]
+    assert lines[0] == f"| network | {' | '.join(heads)} | file (MB) |"
+    assert lines[2] == "| fast | **4.0x** | **4.0x** | **2.0x** | **2.0x** | 4.0 \N{RIGHTWARDS ARROW} 1.0 |"
+    assert lines[-1].startswith("90 % or 70 % of the weights")
+
+
+def test_kinds_of_networks_are_measured_with_the_published_ones() -> None:
+    assert set(KINDS) <= set(networks_of(["published"]))
+    assert networks_of(["waves"]) == [network for network in KINDS if network.export.startswith("waves")]
 
 
 def test_pages_and_picture_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
