@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Final
 
+import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from ...kernels.formats import code_slots
+from ...kernels.work import Layer, Tile
 from ...sparse.csr import CONNECTION_BYTES
 from ..ops.constants import SparseConstantOp, constant_array
 from ..ops.images import Conv2dOp
@@ -16,6 +19,9 @@ from ..ops.tile import TileOp
 from ..ops.tile_chain import chain_of
 from ..ops.tile_depth_first import LayerGroupAttr
 from ..tensors import shape_of
+
+ANY_TILE: Final = Tile(1, 8, 32 << 10)
+"""What a kernel reads of a weight does not depend on the tile."""
 
 DEPTH_FIRST: Final = "depth_first"
 """Stands for the family at widths at which a layer runs with others."""
@@ -57,10 +63,16 @@ def connections_of(weight: SSAValue) -> int | None:
     return None if array is None else int((array != 0).sum())
 
 
-def _weight_bytes(op: LinearOp | Conv2dOp) -> int:
+def _weight_bytes(op: LinearOp | Conv2dOp, family: str = "") -> float:
+    """Return the bytes of a weight as a family's kernel reads it; codes of few bits are less than floats."""
     inputs, outputs = shape_of(op.weight)
-    sparse = isinstance(op.weight.owner, SparseConstantOp)
-    return CONNECTION_BYTES * connection_count(op) if sparse else 4 * inputs * outputs
+    owner = op.weight.owner
+    if not isinstance(owner, SparseConstantOp):
+        return 4.0 * inputs * outputs
+    if family == code_slots.FAMILY.name:
+        counts = np.diff(owner.weight.pointers)
+        return code_slots.work(Layer(inputs, counts), ANY_TILE).stream_bytes
+    return float(CONNECTION_BYTES * connection_count(op))
 
 
 def _one_by_one(op: LinearOp | Conv2dOp, widths: tuple[int, ...] | None = None) -> LayerNumbers:
@@ -72,12 +84,12 @@ def _one_by_one(op: LinearOp | Conv2dOp, widths: tuple[int, ...] | None = None) 
         # pixels come in tiles of one width, which has a time
         widths = tuple(sorted(predicted if isinstance(op, Conv2dOp) else {*predicted, *op.kernel.choices}))
     used = widths
-    weights, features = _weight_bytes(op), sum(shape_of(op.weight))
+    families, features = {width: op.kernel.family_at(width) for width in used}, sum(shape_of(op.weight))
     return LayerNumbers(
-        {width: op.kernel.family_at(width) for width in used},
+        families,
         {width: predicted[width] for width in used if width in predicted},
         {width: measured[width] for width in used if width in measured},
-        {width: weights + 4.0 * width * features for width in used},
+        {width: _weight_bytes(op, family) + 4.0 * width * features for width, family in families.items()},
     )
 
 

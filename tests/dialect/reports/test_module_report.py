@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.attributes.few_bits import FewBitsAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
@@ -47,6 +48,23 @@ def test_only_kernels_are_reported_for_whose_widths_there_are_tiles() -> None:
         assert report.predicted_us == {"8": 1.5, "32": 4.0}
         assert [*report.predicted_bytes] == ["8", "32"]
         assert report.at_most == ()
+
+
+def test_codes_of_few_bits_are_counted_as_their_kernel_reads_them() -> None:
+    weight = np.where(np.random.default_rng(0).random((512, 256)) < 0.5, np.float32(1.0), np.float32(0.0))
+    few_bits = FewBitsAttr(4, 32, 4, np.ones(256 * 16, np.float32), np.zeros(0, np.int16))
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        constant = SparseConstantOp(CscMatrix.from_dense(weight), few_bits)
+        layer = LinearOp(arguments[0], constant.result)
+        layer.kernel = KernelAttr({1: "code_slots", 8: "count_blocks"}, "by the test", TIMES)
+        block.add_ops([constant, layer])
+        return [layer.result]
+
+    (report,) = layer_reports(tiled([f32_tensor((DYNAMIC, 512))], body, (1, 8)))
+    values = 4 * (512 + 256)
+    assert report.predicted_bytes["1"] - values < 0.75 * weight.size
+    assert report.predicted_bytes["8"] - 8 * values == 6 * np.count_nonzero(weight)
 
 
 def test_behind_dropped_rows_the_numbers_of_full_tiles_are_bounds() -> None:
