@@ -196,8 +196,7 @@ class OnnxModule(nn.Module):
             make = LAYERS.get(Node.of(node, self._opset).operator)
             if make is not None and (layer := make(node, self._opset, self._held)) is not None:
                 found[id(node)] = (node, layer)
-        own = self._original.graph
-        allowed = {*own.initializers} | {one.outputs[0].name for one in own if one.op_type == "Constant"}
+        allowed = self._writable()
         shared: dict[str, list[Layer]] = {}
         for _, layer in found.values():
             shared.setdefault(layer.weight.constant, []).append(layer)
@@ -220,6 +219,11 @@ class OnnxModule(nn.Module):
             result[identity] = (node, layer.called(keys[constant]))
         return result
 
+    def _writable(self) -> set[str]:
+        """Return the constants of the file's main graph: what functions hold stays as it is."""
+        own = self._original.graph
+        return {*own.initializers} | {one.outputs[0].name or "" for one in own if one.op_type == "Constant"}
+
     def _new_key(self, name: str) -> str:
         key = name.replace(".", "_")
         return key if key not in self.layers and not hasattr(nn.ModuleDict, key) else f"{key}_{len(self.layers)}"
@@ -227,7 +231,7 @@ class OnnxModule(nn.Module):
     def _found_vectors(self, nodes: list[onnx_ir.Node], layers: dict[int, Any]) -> set[str]:
         """Make parameters of the constants of one axis that hidden values are added to or multiplied with."""
         computed, chosen, refused = _computed_by_layers(nodes, layers, self.inputs, self._held), set[str](), set[str]()
-        initializers = self._original.graph.initializers
+        allowed = self._writable()
         for node in nodes:
             own = Node.of(node, self._opset)
             places = TRAINED.get(own.operator, ())
@@ -235,7 +239,7 @@ class OnnxModule(nn.Module):
             for index, value in enumerate(node.inputs):
                 if value is None or value.name not in self._held.raw:
                     continue
-                is_one = is_reached and index in places and value.name in initializers
+                is_one = is_reached and index in places and value.name in allowed
                 (chosen if is_one and self._is_vector(value.name) else refused).add(value.name or "")
         for name in sorted(chosen - refused):
             key = f"vector_{len(self.vectors)}"
