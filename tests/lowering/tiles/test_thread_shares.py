@@ -22,6 +22,8 @@ from redpebble.lowering.driver import lower
 from redpebble.lowering.tiles.thread_shares import even_borders
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
+from tests.support.few_bits import FewBits
+from tests.support.few_bits_layers import constant_of, layer
 from tests.support.lowering_modules import Floats, best_target_first, function, native, tiled
 
 BATCHES = (0, 1, 5, 17, 40, 65)
@@ -158,6 +160,17 @@ def test_results_do_not_depend_on_the_threads_of_a_call(family: str) -> None:
     (expected,) = network.run(None, {"x0": x}, threads=1)
     for threads in (2, 3):
         assert network.run(None, {"x0": x}, threads=threads)[0].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("of_four", [0, 2])
+def test_threads_share_weights_of_four_bits(of_four: int) -> None:
+    case = FewBits(200, 90, zeros=0.6, accuracy=4, has_bias=True, of_four=of_four)
+    network = native(shared(layer(constant_of(case), case.bias), 2), host_target(), 2)
+    for rows in (1, 7, 23):
+        x = np.random.default_rng(rows).standard_normal((rows, case.inputs), dtype=np.float32)
+        one, two = (network.run(None, {"x0": x}, threads=threads)[0] for threads in (1, 2))
+        assert one.tobytes() == two.tobytes()
+        np.testing.assert_allclose(one, case.truth(x), atol=0.05)
 
 
 def test_packed_weights_are_not_kept_twice() -> None:
