@@ -44,7 +44,7 @@ class DistilledReport:
     before: Mapping[str, float]
     after: Mapping[str, float]
     teacher: Mapping[str, float]
-    """What the teacher reaches where labels tell it; that of itself where it is the measure."""
+    """The quality of the teacher; the best there is where it is itself the measure."""
     is_held_out: bool
     samples: int
     """Samples that quality is of."""

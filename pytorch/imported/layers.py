@@ -22,7 +22,7 @@ class Layer:
 
     weight: StoredWeight
     form: tuple[Any, ...]
-    """What modules that share a weight have in common."""
+    """The properties that modules of one weight have in common."""
     make: Callable[[], nn.Module]
     compute: Operator
     inputs: tuple[int, ...]

@@ -121,7 +121,12 @@ class OnnxModule(nn.Module):
         self._mask_zeros()
 
     def forward(self, *arguments: Tensor, **inputs: Tensor) -> dict[str, Tensor]:
-        """Compute the outputs by name."""
+        """Compute the outputs by name.
+
+        Raises:
+            ValueError: inputs are missing, or there are others.
+            ModelError: an operator does not take what comes in; the message names its node.
+        """
         values: dict[str, Any] = dict(zip(self.inputs, arguments, strict=False)) | inputs
         missing = [name for name in self.inputs if name not in values]
         if missing or len(values) > len(self.inputs):

@@ -42,7 +42,7 @@ class StoredWeight:
     pack: Callable[[Tensor], Array]
     """(floats, or codes, in the shape of `values`) -> what the constant holds."""
     product_scale: float = 1.0
-    """What outputs are divided by: codes that are multiplied as they are have no scale of their own."""
+    """The number that outputs are divided by: codes that are multiplied as they are have no scale of their own."""
 
     def stored(self, values: Tensor) -> Array:
         """Return the constant for other values."""

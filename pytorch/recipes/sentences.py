@@ -222,7 +222,7 @@ def remember(teacher: Encoder, data: Data, device: torch.device) -> None:
 
 
 def forward(module: Module, batch: Batch) -> dict[str, Any]:
-    """What a student makes of a batch; what the teacher made of it was kept."""
+    """Return a student's states of a batch; those of the teacher were kept."""
     if module is not REMEMBERED:
         states = module(batch["ids"])
         return {"last_hidden_state": states[-1], "states": states}
