@@ -23,6 +23,7 @@ from .passes.images.form_image_networks import FormImageNetworks
 from .passes.images.fuse_convolutions import FuseConvolutions
 from .passes.images.reorder_channels import ReorderChannels
 from .passes.images.scale_channels import ScaleChannels
+from .passes.images.schedule_images import ScheduleImages
 from .passes.kernels.annotate_io_bounds import AnnotateIoBounds
 from .passes.kernels.choose_kernels import ChooseKernels
 from .passes.kernels.choose_quantized_kernels import ChooseQuantizedKernels
@@ -203,6 +204,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
         (
             # layers that leave the cache run together, where neurons have an order for it
             _schedule,
+            lambda options: ScheduleImages.on(options.machine),  # those of large images in bands
             # for the report: nothing is chosen by these times
             lambda options: MeasureGroups(options.tuning) if options.tuning and options.tuning.measures else None,
         ),

@@ -38,6 +38,7 @@ PASSES = {
         "ReorderChannels",
         "ScaleChannels",
         "FormImageNetworks",
+        "ScheduleImages",
     ),
     "tiles": ("FormTiles", "ShareTiles", "ScheduleNetwork", "DropDeadRows"),
     "network": ("FlattenNetwork", "ScheduleConnections", "PlanSteps"),

@@ -8,6 +8,7 @@ from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     region_def,
     traits_def,
@@ -19,6 +20,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from ..tensors import DENSE_TENSOR
 from .axis_maps import RowMajor
+from .image_bands import BandsAttr, verify_bands
 from .images import Conv2dOp, ImageAxes
 from .regions import verify_boundary, verify_operands, verify_yield, yielded_by
 
@@ -28,6 +30,7 @@ class ImageNetworkOp(IRDLOperation):
     """Layers on images; only constants are used from outside.
 
     `threads` is how many may work on one image; `predicted_us` the microseconds of one image by one thread.
+    The groups of `depth_first` run in bands of tiles, other ops one after the other.
 
     ```mlir
     %y = pebble.image_network %x threads 1 predicted_us 1.0e+01 : (tensor<?x4x8x8xf32>) -> tensor<?x2x8x8xf32> {
@@ -44,12 +47,14 @@ class ImageNetworkOp(IRDLOperation):
     inputs = var_operand_def(DENSE_TENSOR)
     threads = prop_def(IntegerAttr.constr(i64))
     predicted_us = prop_def(FloatAttr.constr(f64))
+    depth_first = opt_prop_def(BandsAttr)
     outputs = var_result_def(DENSE_TENSOR)
     body = region_def("single_block")
 
     traits = traits_def(Pure(), ImageAxes(), RowMajor())
     assembly_format: ClassVar = (
-        "$inputs `threads` $threads `predicted_us` $predicted_us attr-dict `:` functional-type($inputs, $outputs) $body"
+        "$inputs `threads` $threads `predicted_us` $predicted_us (`depth_first` $depth_first^)? attr-dict "
+        "`:` functional-type($inputs, $outputs) $body"
     )
 
     def __init__(
@@ -79,6 +84,8 @@ class ImageNetworkOp(IRDLOperation):
         verify_boundary("result", self.outputs, self.yielded)
         if self.threads.value.data < 1:
             raise VerifyException(f"expected one or more threads, got {self.threads.value.data}")
+        if self.depth_first is not None:
+            verify_bands([*self.body.block.ops][:-1], self.depth_first)
         for op in self.body.block.ops:
             verify_operands(op, self.body.block)
             if isinstance(op, Conv2dOp) and op.finds_codes and op.x not in self.body.block.args:

@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from .layers import LinearOp
 
 
-def _parse_layers(parser: AttrParser) -> range:
+def parse_numbers(parser: AttrParser) -> range:
+    """Parse the first number and the last one: `0 to 11`."""
     first = parser.parse_integer()
     parser.parse_keyword("to")
     return range(first, parser.parse_integer() + 1)
 
 
-def _layers_text(layers: range) -> str:
-    return f"{layers.start} to {layers.stop - 1}"
+def numbers_text(numbers: range) -> str:
+    """Return the first number and the last one."""
+    return f"{numbers.start} to {numbers.stop - 1}"
 
 
 class LayerGroupAttr(
@@ -52,7 +54,7 @@ class LayerGroupAttr(
 
     name = "pebble.layer_group"
 
-    layers: Annotated[range, written(_parse_layers, _layers_text)]
+    layers: Annotated[range, written(parse_numbers, numbers_text)]
     """The numbers of the layers."""
     reason: Text
     neuron_order: DepthFirstOrderAttr
@@ -72,7 +74,7 @@ class LayerGroupAttr(
 
     def verify(self) -> None:
         if self.layers.start < 0 or not self.layers:
-            raise VerifyException(f"expected ascending numbers of layers, got {_layers_text(self.layers)}")
+            raise VerifyException(f"expected ascending numbers of layers, got {numbers_text(self.layers)}")
 
 
 class DepthFirstAttr(Record, text="from {width}, {groups}"):
@@ -107,7 +109,7 @@ def verify_depth_first(body: Block, schedule: DepthFirstAttr) -> None:
     if not layers:
         raise VerifyException("only chains of layers run depth first")
     for group in schedule.groups:
-        first, last, words = group.layers.start, group.layers[-1], _layers_text(group.layers)
+        first, last, words = group.layers.start, group.layers[-1], numbers_text(group.layers)
         if last >= len(layers):
             raise VerifyException(f"layers {words} of {len(layers)}")
         if (group.transposed_inputs and first) or (group.transposed_outputs and last < len(layers) - 1):

@@ -15,6 +15,7 @@ from ..kernels.table import code_of, kernel_at
 from ..llvm.flow import call, loop
 from ..llvm.values import Bytes, Index, Longs, Number
 from . import packing
+from .bands import Stage
 from .geometry import Plane
 from .image_code import ImageCode
 from .layers import adding
@@ -36,7 +37,8 @@ def emit_convolution(image: ImageCode, op: Conv2dOp) -> None:
     read, plane = Windows.of(image, op, "copy"), image.memory.views[op.result].plane
     borders = _borders(image, op, plane)
     kernel, shares = _Kernel(image, op, borders, read), len(borders) - 1
-    image.each(plane.tiles * shares, lambda number: kernel.emit(number // shares, number % shares))
+    items = plane.tiles * shares
+    image.each(items, lambda number: kernel.emit(number // shares, number % shares), Stage(op), shares)
 
 
 def _borders(image: ImageCode, op: Conv2dOp, plane: Plane) -> tuple[int, ...]:

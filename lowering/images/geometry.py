@@ -34,6 +34,13 @@ class Plane:
     pitch: int
     tile: int = PIXELS
     """Positions of a tile."""
+    ring: int = 0
+    """Tiles that are in memory, where later ones take the places of earlier ones; 0 where all are."""
+
+    @property
+    def stored(self) -> int:
+        """The tiles that are in memory."""
+        return self.ring or self.tiles
 
     @property
     def tiles(self) -> int:
@@ -54,6 +61,7 @@ class Plane:
     def distances(self, positions: NDArray[np.int64], tile_values: int) -> NDArray[np.int64]:
         """Return the values from the first tile to positions, with so many from tile to tile; `NO_PIXEL` stays."""
         tiles, rest = np.divmod(positions, self.tile)
+        tiles %= self.stored
         return np.where(positions == NO_PIXEL, NO_PIXEL, tiles * tile_values + rest)
 
 

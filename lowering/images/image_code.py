@@ -20,6 +20,7 @@ from ..llvm.flow import call, loop
 from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, Bytes, Floats, Index, Ints, Longs, Number, Pointers
 from ..tiles.row_major import Sharing
 from . import packing
+from .bands import BandedOps, Stage
 from .lines import clearing_lines
 from .memory import ImageMemory, View
 from .movement import clearing, moving
@@ -38,6 +39,19 @@ class PixelTable(NamedTuple):
     """Positions of the tile."""
 
 
+class Band(NamedTuple):
+    """A band of a group, by its number, and the table of the tiles of all."""
+
+    group: BandedOps
+    table: Longs
+    number: Number
+
+    def tiles(self, stage: Stage) -> tuple[Number, Number]:
+        """Return the first tile of a stage, and the end."""
+        entry = self.table.at(self.number + self.group.stages.index(stage) * (self.group.count + 1))
+        return entry[0], entry[1]
+
+
 @dataclass(frozen=True)
 class ImageCode:
     """The code of one image, under construction; without `sharing` one thread does all of it."""
@@ -51,18 +65,26 @@ class ImageCode:
     threads: int
     """Threads for which layers are cut where tiles are few."""
     sharing: Sharing | None
+    band: Band | None = None
+    """The band that is computed; None for all tiles."""
 
     def meet(self) -> None:
         """Emit the barrier behind what threads do together."""
         if self.sharing is not None:
             self.sharing.barrier.meet()
 
-    def each(self, count: int, work: Each) -> None:
-        """Emit the work on items below `count`: all of them, or the range that a thread has."""
+    def each(self, count: int, work: Each, stage: Stage | None = None, shares: int = 1) -> None:
+        """Emit the work on items below `count`: all of them, or the range that a thread has.
+
+        The items of a stage are its tiles, of which each has some shares: those of a band, where there are bands.
+        """
         sharing, first, stop = self.sharing, self.scratch.constant(0), self.scratch.constant(count)
+        if stage is not None and self.band is not None:
+            first, stop = (number * shares for number in self.band.tiles(stage))
         if sharing is not None:
+            size, begin = stop - first, first
             numbers = (sharing.number, sharing.number + 1)
-            first, stop = ((number * count).quotient(sharing.threads) for number in numbers)
+            first, stop = (begin + (number * size).quotient(sharing.threads) for number in numbers)
         with loop(stop - first) as done:
             work(first + done)
 
@@ -75,7 +97,7 @@ class ImageCode:
             work(number, there)
             self.clear(result, number, there)
 
-        self.each(view.plane.tiles, tile)
+        self.each(view.plane.tiles, tile, _stage_of(result))
 
     def arrays(self, key: tuple[object, ...], pack: Packing, op: Operation | None = None) -> list[Bytes]:
         """Return the addresses of the arrays of `key`, which `pack` makes of an op."""
@@ -84,6 +106,8 @@ class ImageCode:
     def tile(self, view: View, number: Index, channel: Index = 0) -> Bytes:
         """Return the address of a tile of a value, from a channel on."""
         start = self.scratch.after(view.start)
+        if view.plane.ring and isinstance(number, Number):
+            number = number % view.plane.ring
         offset = number * view.tile_values + (channel + view.first) * view.plane.tile
         return start.cast(Floats).at(offset).cast(Bytes) if view.item == FLOAT_BYTES else start.at(offset)
 
@@ -113,7 +137,7 @@ class ImageCode:
                 pixels = PixelTable(there, arrays[part].cast(Ints), number, target.plane.tile)
                 self.move(self.tile(source, 0), source.plane.tile, pixels, source.channels, fill)
 
-        self.each(target.plane.tiles, tile)
+        self.each(target.plane.tiles, tile, Stage(op, copies=self.memory.phases.get(op) is target))
 
     def own(self, row: int) -> Bytes:
         """Return a row of the memory of a thread alone."""
@@ -152,6 +176,10 @@ class ImageCode:
         entry = starts.cast(Longs).at(number)
         first, end = entry[0], entry[1]
         call(clearing(self.code, plane.tile), tile, positions.cast(Ints).at(first), end - first, count)
+
+
+def _stage_of(result: SSAValue) -> Stage | None:
+    return Stage(result.owner) if isinstance(result.owner, Operation) else None
 
 
 def spreads_in_network(op: BinaryOp) -> tuple[Spread, Spread]:

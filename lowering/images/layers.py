@@ -3,6 +3,7 @@
 from functools import partial, reduce
 
 from llvmlite import ir
+from xdsl.ir import SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.elementwise import ActivateOp, BinaryOp, ConvertOp
@@ -14,6 +15,7 @@ from ..llvm.builder import Code
 from ..llvm.flow import call, fold, loop
 from ..llvm.values import FLOAT, FLOAT_BYTES, Bytes, Floats, Ints, Number
 from . import packing
+from .bands import Stage
 from .image_code import ImageCode, PixelTable, spreads_in_network
 from .memory import View
 from .movement import blending
@@ -34,19 +36,19 @@ def emit_concat(image: ImageCode, op: ConcatOp) -> bool:
         view = image.memory.views[part]
         there = View(whole.plane, whole.start, view.channels, whole.all_channels, whole.first + first, whole.item)
         if view != there:
-            _copy_tiles(image, view, there)
+            _copy_tiles(image, op, view, there)
             copied = True
         first += view.channels
     return copied
 
 
-def _copy_tiles(image: ImageCode, source: View, target: View) -> None:
+def _copy_tiles(image: ImageCode, op: ConcatOp, source: View, target: View) -> None:
     copy = activate(image.code, None, source.plane.tile // (FLOAT_BYTES // source.item))
 
     def tile(number: Number) -> None:
         call(copy, image.tile(source, number), image.tile(target, number), source.channels)
 
-    image.each(target.plane.tiles, tile)
+    image.each(target.plane.tiles, tile, Stage(op))
 
 
 def emit_arithmetic(image: ImageCode, op: BinaryOp) -> None:
@@ -65,6 +67,10 @@ def emit_arithmetic(image: ImageCode, op: BinaryOp) -> None:
     image.each_tile(op.result, tile)
 
 
+def _clear(image: ImageCode, result: SSAValue, number: Number) -> None:
+    image.clear(result, number, image.tile(image.memory.views[result], number))
+
+
 def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:
     """Emit the way of pixels to other places, or means of them."""
     source, target = image.memory.views[op.x], image.memory.views[op.result]
@@ -72,7 +78,8 @@ def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:
     if taps == 1:
         image.copy_pixels(op, packing.resampled_pixels, op.x, target, op.fill.value.data)
         if op.fill.value.data:  # it is at positions without a pixel, too
-            image.each(target.plane.tiles, lambda number: image.clear(op.result, number, image.tile(target, number)))
+            clearing = partial(_clear, image, op.result)
+            image.each(target.plane.tiles, clearing, Stage(op))
         return
     recipe = partial(packing.resampled_pixels, source.plane, source.tile_values, target.plane)
     arrays = image.arrays((op, "pixels"), recipe, op)
@@ -83,7 +90,7 @@ def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:
         function = blending(image.code, taps, source.plane.tile, target.plane.tile)
         call(function, image.tile(source, 0), image.tile(target, number), source.channels, tables)
 
-    image.each(target.plane.tiles, tile)
+    image.each(target.plane.tiles, tile, Stage(op))
 
 
 def emit_interleaving(image: ImageCode, op: Interleave2dOp) -> None:
@@ -96,7 +103,7 @@ def emit_interleaving(image: ImageCode, op: Interleave2dOp) -> None:
         pixels = PixelTable(image.tile(target, number), arrays[0].cast(Ints), number, target.plane.tile)
         image.move(image.tile(source, 0), distance, pixels, target.channels, 0.0)
 
-    image.each(target.plane.tiles, tile)
+    image.each(target.plane.tiles, tile, Stage(op))
 
 
 def emit_pooling_of_all(image: ImageCode, op: Pool2dOp) -> None:

@@ -23,6 +23,7 @@ from ..buffer_packing import Lifetime
 from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 from ..quantized.found_codes import BOUNDS_BYTES
 from ..shared_buffers import SharedBuffers
+from .bands import BandedOps, Stage
 from .geometry import Phases, Plane, planes_of, reads_all
 from .stored_codes import StoredCodes
 from .windows import OUTSIDE_BYTES
@@ -64,7 +65,7 @@ class View:
     @property
     def bytes(self) -> int:
         """Bytes of the buffer."""
-        return self.plane.tiles * self.tile_values * self.item + 2 * GUARD_BYTES
+        return self.plane.stored * self.tile_values * self.item + 2 * GUARD_BYTES
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class ImageMemory:
     stored: StoredCodes
     found: dict[SSAValue | Operation, int]
     """Offset in the bytes of a thread of what it finds of an argument, and of a convolution that reads it."""
+    groups: list[Operation | BandedOps]
+    """All ops: one by one, or those of a group that runs in bands."""
 
 
 def ops_of(network: ImageNetworkOp) -> list[Operation]:
@@ -105,6 +108,10 @@ def plan_images(network: ImageNetworkOp) -> ImageMemory:
 class _Plan:
     network: ImageNetworkOp
     shared: SharedBuffers = field(default_factory=SharedBuffers)
+    steps: dict[Operation, tuple[int, int]] = field(default_factory=dict[Operation, tuple[int, int]])
+    """The first and the last step in which an op runs."""
+    rings: dict[SSAValue, int] = field(default_factory=dict[SSAValue, int])
+    """Tiles of the buffers of which not all are there at the same time."""
 
     def __post_init__(self) -> None:
         self.ops = ops_of(self.network)
@@ -113,11 +120,16 @@ class _Plan:
         self.stored = StoredCodes.of(self.arguments, self.ops)
         same = self.stored.same
         self.values = [*self.arguments, *(one for op in self.ops for one in op.results if one not in same)]
+        self.groups = self._groups()
         self.written: dict[SSAValue, int] = dict.fromkeys(self.arguments, ARRIVAL)
         self.read: dict[SSAValue, int] = dict.fromkeys(self.values, ARRIVAL)
         for step, op in enumerate(self.ops):
-            self.written |= dict.fromkeys(op.results, step)
-            self.read |= dict.fromkeys([*map(self.stored.place, op.operands), *op.results], step)
+            # what runs in bands is alive in all of them
+            group = self.groups.get(op)
+            first, last = (step, step) if group is None else map(self.ops.index, (group.ops[0], group.ops[-1]))
+            self.written |= dict.fromkeys(op.results, first)
+            self.read |= dict.fromkeys([*map(self.stored.place, op.operands), *op.results], last)
+            self.steps[op] = first, last
         for last, chain in self.stored.chains.items():
             step, read = self.ops.index(last), (self.stored.place(value) for op in chain for value in op.operands)
             self.read |= {value: max(step, self.read.get(value, step)) for value in read}
@@ -126,6 +138,38 @@ class _Plan:
             if value not in self.stored.inner:
                 self.shared.add(value, self.written[value], self.read[value])
         self._place()
+        for group in dict.fromkeys(self.groups.values()):
+            self._find_rings(group)
+
+    def _groups(self) -> dict[Operation, BandedOps]:
+        """Return the groups of ops that run in bands; what has to do with codes does not."""
+        found: dict[Operation, BandedOps] = {}
+        for group in () if self.network.depth_first is None else self.network.depth_first.groups:
+            ops = [self.ops[number] for number in group.ops]
+            stored = {*self.stored.codes, *self.stored.same}
+            if any(value in stored for op in ops for value in (*op.operands, *op.results)):
+                continue
+            copies = {op: self._phase_plane(op) for op in ops if self._needs_phases(op)}
+            found |= dict.fromkeys(ops, BandedOps(tuple(ops), group.bands, self._plane_of, copies))
+        return found
+
+    def _plane_of(self, value: SSAValue) -> Plane:
+        return self.planes[_size(value)]
+
+    def _find_rings(self, group: BandedOps) -> None:
+        """Find the buffers that nothing outside of a group writes or reads."""
+        inside: dict[SSAValue, list[SSAValue]] = {}
+        for value in self.shared.values:
+            inside.setdefault(self.shared.place(value).whole, []).append(value)
+        for root, values in inside.items():
+            users = [one for value in values for one in (value.owner, *(use.operation for use in value.uses))]
+            if all(user in group.ops for user in users):
+                writers = [Stage(op) for op in group.ops if any(value in values for value in op.results)]
+                self._add_ring(root, group.ring(writers), self._plane_of(root))
+
+    def _add_ring(self, root: SSAValue, ring: int, plane: Plane) -> None:
+        if ring < plane.tiles:
+            self.rings[root] = max(1, ring)
 
     def _place(self) -> None:
         for op in self.ops:
@@ -143,7 +187,7 @@ class _Plan:
         """Return the plan."""
         own, found = self._found(max((_own_rows(op) for op in self.ops), default=0) * PIXELS * FLOAT_BYTES)
         copies = {op: self._phase_view(op) for op in self.ops if self._needs_phases(op)}
-        lives = [Lifetime(view.bytes, self.ops.index(op), self.ops.index(op)) for op, view in copies.items()]
+        lives = [Lifetime(view.bytes, *self.steps[op]) for op, view in copies.items()]
         plan, begin = self.shared.plan(lambda root: self._view(root, 0).bytes, lives), own + GUARD_BYTES
         views: dict[SSAValue, View] = {}
         for value in self.shared.values:
@@ -154,7 +198,8 @@ class _Plan:
             op: replace(view, start=begin + start)
             for (op, view), start in zip(copies.items(), plan.others, strict=True)
         }
-        return ImageMemory(views, phases, own, own + plan.total, self._zeroed(), self.stored, found)
+        groups = list(dict.fromkeys(self.groups.get(op, op) for op in self.ops))
+        return ImageMemory(views, phases, own, own + plan.total, self._zeroed(), self.stored, found, groups)
 
     def _found(self, begin: int) -> tuple[int, dict[SSAValue | Operation, int]]:
         """Return the bytes up to the end of what is found, and where each is, from a byte on."""
@@ -172,16 +217,23 @@ class _Plan:
     def _view(self, root: SSAValue, start: int, value: SSAValue | None = None, first: int = 0) -> View:
         value = root if value is None else value
         item = 1 if value in self.stored.codes else FLOAT_BYTES
-        return View(self.planes[_size(value)], start, shape_of(value)[1], shape_of(root)[1], first, item)
+        plane = replace(self._plane_of(value), ring=self.rings.get(root, 0))
+        return View(plane, start, shape_of(value)[1], shape_of(root)[1], first, item)
 
     def _phase_view(self, op: Operation) -> View:
         assert isinstance(op, WindowOp)
-        phases, plane = Phases.of(op.window), self.planes[_size(op.results[0])]
-        height, width = phases.size(*_size(op.x))
-        channels = shape_of(op.x)[1] * len(phases.offsets)
+        plane, group = self._phase_plane(op), self.groups.get(op)
+        ring = plane.tiles if group is None else group.ring([Stage(op, copies=True)])
+        if ring < plane.tiles:
+            plane = replace(plane, ring=ring)
+        channels = shape_of(op.x)[1] * len(Phases.of(op.window).offsets)
         on_codes = (isinstance(op, Conv2dOp) and op.codes is not None) or op.x in self.stored.codes
-        item = 1 if on_codes else FLOAT_BYTES
-        return View(replace(plane, height=height, width=width), 0, channels, channels, item=item)
+        return View(plane, 0, channels, channels, item=1 if on_codes else FLOAT_BYTES)
+
+    def _phase_plane(self, op: Operation) -> Plane:
+        assert isinstance(op, WindowOp)
+        height, width = Phases.of(op.window).size(*_size(op.x))
+        return replace(self._plane_of(op.results[0]), height=height, width=width)
 
     def _zeroed(self) -> frozenset[SSAValue]:
         """Return the values that windows read beyond their pixels; what is joined or cut counts with all its parts."""

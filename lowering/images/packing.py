@@ -74,30 +74,47 @@ def phase_positions(plane: Plane, target: Plane, op: WindowOp) -> list[Indices]:
     return [plane.positions(rows * down + first, columns * across + second) for first, second in phases.offsets]
 
 
+def _pixels_of(target: Plane) -> tuple[Indices, Indices, NDArray[np.bool_]]:
+    """Return the row and the column of each position, 0 where it is no pixel, and whether it is one."""
+    row, column = np.divmod(np.arange(target.tiles * target.tile), target.pitch)
+    inside = (row < target.height) & (column < target.width)
+    return np.where(inside, row, 0), np.where(inside, column, 0), inside
+
+
+def resampled_positions(plane: Plane, target: Plane, op: Resample2dOp) -> list[Indices]:
+    """Return for each pair of taps, and each position, that of the pixel in the source."""
+    row, column, inside = _pixels_of(target)
+    return [
+        np.where(inside, plane.positions(down.indices[row], across.indices[column]), NO_PIXEL)
+        for down in op.rows.taps
+        for across in op.columns.taps
+    ]
+
+
 def resampled_pixels(plane: Plane, tile_values: int, target: Plane, op: Operation | None) -> Arrays:
     """Return for each position where the pixels are that it has a share of, of two each pair; then the shares."""
     assert isinstance(op, Resample2dOp)
-    row, column = np.divmod(np.arange(target.tiles * target.tile), target.pitch)
-    inside = (row < target.height) & (column < target.width)
-    row, column = np.where(inside, row, 0), np.where(inside, column, 0)
-    found, shares = list[NDArray[np.generic]](), list[NDArray[np.generic]]()
-    for down in op.rows.taps:
-        for across in op.columns.taps:
-            positions = np.where(inside, plane.positions(down.indices[row], across.indices[column]), NO_PIXEL)
-            found.append(plane.distances(positions, tile_values).astype(np.int32))
-            shares.append(down.shares[row] * across.shares[column])
-    return found if len(found) == 1 else [*found, *shares]
+    row, column, _ = _pixels_of(target)
+    positions = resampled_positions(plane, target, op)
+    found = [plane.distances(one, tile_values).astype(np.int32) for one in positions]
+    shares = [down.shares[row] * across.shares[column] for down in op.rows.taps for across in op.columns.taps]
+    return [*found] if len(found) == 1 else [*found, *shares]
+
+
+def interleaved_positions(plane: Plane, target: Plane, op: Interleave2dOp) -> Indices:
+    """Return for each position that of the pixel of which it is a part."""
+    (rows, columns), (row, column, inside) = op.parts, _pixels_of(target)
+    return np.where(inside, plane.positions(row // rows, column // columns), NO_PIXEL)
 
 
 def interleaved_pixels(plane: Plane, tile_values: int, target: Plane, op: Operation | None) -> Arrays:
     """Return for each position where its pixel is, in the first channel of its part."""
     assert isinstance(op, Interleave2dOp)
     (rows, columns), firsts = op.parts, np.array([first for first, _ in op.channels_of_parts()])
-    row, column = np.divmod(np.arange(target.tiles * target.tile), target.pitch)
-    inside = (row < target.height) & (column < target.width)
-    places = plane.distances(plane.positions(row // rows, column // columns), tile_values)
+    row, column, _ = _pixels_of(target)
+    places = plane.distances(interleaved_positions(plane, target, op), tile_values)
     parts = plane.tile * firsts[row % rows * columns + column % columns]
-    return [np.where(inside & (places != NO_PIXEL), places + parts, NO_PIXEL).astype(np.int32)]
+    return [np.where(places != NO_PIXEL, places + parts, NO_PIXEL).astype(np.int32)]
 
 
 def minus_infinity_outside(plane: Plane, _: Operation | None) -> list[NDArray[np.float32]]:

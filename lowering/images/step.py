@@ -5,7 +5,7 @@ tiles of a layer, and of the shares of outputs where tiles are few, and all meet
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from typing import Final
@@ -25,15 +25,16 @@ from ...dialect.ops.images import (
 )
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ..llvm.flow import call, loop
-from ..llvm.values import FLOAT, Bytes, Floats, Ints, Number
+from ..llvm.values import FLOAT, Bytes, Floats, Ints, Longs, Number
 from ..program import TiledRows, TileTime
 from ..tiles.row_major import RowMajorStep
 from . import packing
+from .bands import BandedOps
 from .code_chains import emit_chain
 from .convolutions import emit_convolution
 from .found_codes import emit_range
 from .geometry import reads_all
-from .image_code import ImageCode, PixelTable
+from .image_code import Band, ImageCode, PixelTable
 from .layers import (
     emit_activation,
     emit_arithmetic,
@@ -101,12 +102,23 @@ class _ImageCall:
         for outer, inner in zip(network.inputs, network.body.block.args, strict=True):
             self._move_in(outer, inner)
         image.meet()
-        for op in ops_of(network):
-            if _emit_layer(image, op):
+        for group in image.memory.groups:
+            if isinstance(group, BandedOps):
+                self._emit_bands(group)
+            elif _emit_layer(image, group):
                 image.meet()
         for outer, inner in zip(network.outputs, network.yielded, strict=True):
             self._move_out(inner, outer)
         image.meet()
+
+    def _emit_bands(self, group: BandedOps) -> None:
+        image = self.image
+        (table,) = image.arrays(("bands", *group.ops), lambda _: [group.bands.borders])
+        with loop(self.number.constant(group.count)) as number:
+            band = replace(image, band=Band(group, table.cast(Longs), number))
+            for op in group.ops:
+                if _emit_layer(band, op):
+                    band.meet()
 
     def _move_in(self, outer: SSAValue, inner: SSAValue) -> None:
         view = self.image.memory.views[inner]

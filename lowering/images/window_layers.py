@@ -59,7 +59,7 @@ class Windows:
             image.meet()
         activation = op.activation if isinstance(op, Depthwise2dOp) else None
         fields = phases.taps, source.plane.pitch, shape_of(op.x)[1], source.tile_values
-        form = WindowForm(*fields, work, activation, codes is not None, source.plane.tile)
+        form = WindowForm(*fields, work, activation, codes is not None, source.plane.tile, source.plane.ring)
 
         def outside() -> Bytes:
             if words is not None:
@@ -74,7 +74,8 @@ class Windows:
         """Emit the windows of a tile, or those of some channels."""
         outside, (factors, bias) = self.outside(), (*parameters, NULL, NULL)[:2]
         first, count = Channels(0, self.form.channels) if channels is None else channels
-        read = self.image.tile(self.source, tile, first), tile, self.source.plane.tiles, outside
+        near = tile.constant(0) if self.form.ring else tile
+        read = self.image.tile(self.source, near, first), tile, self.source.plane.tiles, outside
         if has_many_taps(self.form):
             tables = self.image.arrays(("taps", self.form.key), partial(tap_tables, self.form))
             call(windows_of_many_taps(self.image.code, self.form), read, target, tables, count)

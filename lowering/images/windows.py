@@ -56,6 +56,8 @@ class WindowForm:
     of_codes: bool = False
     tile: int = PIXELS
     """Positions of a tile."""
+    ring: int = 0
+    """Tiles in memory, if not all are: addresses are those of the first one then."""
 
     @property
     def item(self) -> int:
@@ -71,7 +73,7 @@ class WindowForm:
     def key(self) -> str:
         """A name for the function."""
         taps = "_".join(f"{tap.phase}p{tap.row}r{tap.column}".replace("-", "m") for tap in self.taps)
-        words = f"windows_{self.work}_{self.tile}_{self.pitch}_{self.channels}_{self.tile_values}_{taps}"
+        words = f"windows_{self.work}_{self.tile}_{self.pitch}_{self.channels}_{self.tile_values}_{self.ring}_{taps}"
         return f"line_{words}" if self.of_codes else f"{words}_{activation_key(self.activation)}"
 
     def parts(self, tap: int, first: int, width: int) -> list[Part]:
@@ -98,7 +100,8 @@ class _Rows:
             # a number below 0 is a large one without its sign
             inside = (self._number + distance).unsigned("<", self._tiles)
             outside = self._outside.at(form.middle)
-            start = distance * form.tile_values + phase * form.channels * form.tile
+            number = distance if not form.ring else (self._number + distance) % form.ring
+            start = number * form.tile_values + phase * form.channels * form.tile
             address = select(inside, self._tile.at(start), outside)
             self._rows[phase, distance] = address, select(inside, self._number.constant(form.tile), 0)
 

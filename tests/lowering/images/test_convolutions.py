@@ -1,11 +1,13 @@
 """Layers on images as native code against numpy, on integers, which floats add without an error: the same bits."""
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from redpebble.dialect.attributes.activations import ActivationAttr
@@ -13,11 +15,14 @@ from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Pooling, image_shape
+from redpebble.dialect.ops.image_bands import BandGroupAttr, BandsAttr, runs_in_bands
+from redpebble.dialect.ops.image_network import ImageNetworkOp
+from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, Pooling, image_shape
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.kernels.tile_widths import IMAGE_TILES, PIXELS
+from redpebble.lowering.images.memory import ops_of
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.runtime.network import Network
 from redpebble.sparse.csr import CscMatrix
@@ -26,6 +31,17 @@ from tests.support.lowering_modules import HERE, Floats, function, native
 TARGET = next(iter(HERE.values()))
 each_tile = pytest.mark.parametrize("tile", [PIXELS, IMAGE_TILES[0], 48])
 RELU = ActivationAttr("relu")
+
+
+def run_in_bands(module: ModuleOp, bands: int) -> None:
+    """Let all ops of image networks that can do so run in bands."""
+    for network in [op for op in module.walk() if isinstance(op, ImageNetworkOp)]:
+        groups = list[BandGroupAttr]()
+        for can_run, numbered in groupby(enumerate(ops_of(network)), key=lambda one: runs_in_bands(one[1])):
+            numbers = [number for number, _ in numbered]
+            if can_run and len(numbers) > 1:
+                groups.append(BandGroupAttr(range(numbers[0], numbers[-1] + 1), bands, "by the test"))
+        network.depth_first = BandsAttr(groups) if groups else None
 
 
 class Layers:
@@ -77,13 +93,17 @@ Emit = Callable[[Layers, Sequence[SSAValue]], Sequence[SSAValue]]
 class Case:
     """A network of layers on images of these shapes, and what it computes."""
 
-    def __init__(self, shapes: Sequence[Sequence[int]], emit: Emit, threads: int = 1, tile: int = PIXELS) -> None:
+    def __init__(
+        self, shapes: Sequence[Sequence[int]], emit: Emit, threads: int = 1, tile: int = PIXELS, bands: int = 0
+    ) -> None:
         def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
             return emit(Layers(block, tile), arguments)
 
         self.shapes, self.module = shapes, function([f32_tensor((DYNAMIC, *shape)) for shape in shapes], body)
         self.reference = self.module.clone()
         FormImageNetworks(threads).apply(Context(), self.module)
+        if bands:
+            run_in_bands(self.module, bands)
         self.network: Network = native(self.module, TARGET, threads)
 
     def images(self, samples: int) -> dict[str, Floats]:
@@ -218,3 +238,41 @@ def test_channels_are_joined_cut_and_scaled_where_they_lie(tile: int) -> None:
         return [layers.conv(scaled, 3, SQUARE), layers.add(ActivateOp(shifted, RELU)), whole]
 
     Case([(4, 5, 6)], emit, tile=tile).agrees()
+
+
+@pytest.mark.parametrize("tile", [PIXELS, IMAGE_TILES[0]])
+@pytest.mark.parametrize("bands", [2, 5, 70])
+def test_bands_of_awkward_windows_yield_what_whole_images_do(tile: int, bands: int) -> None:
+    def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        found = list[SSAValue]()
+        for x, (_, window) in zip(images, AWKWARD.values(), strict=True):
+            a = layers.conv(x, 3, POINT)
+            b = layers.conv(layers.conv(a, 4, window), 5, SQUARE, activation=RELU)
+            largest = layers.add(Pool2dOp(layers.depthwise(b, SQUARE), "max", WindowAttr((2, 2), pads=(1, 1, 0, 0))))
+            found += [a, layers.conv(largest, 3, POINT, "dense_outputs")]
+        return found
+
+    shapes = [shape if shape[1] < 9 else (shape[0], 40, *shape[2:]) for shape, _ in AWKWARD.values()]
+    Case(shapes, emit, tile=tile, bands=bands).agrees()
+
+
+@pytest.mark.parametrize("bands", [2, 9, 70])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_bands_run_through_branches_that_meet_again(bands: int, threads: int) -> None:
+    half = WindowAttr((2, 2), strides=(2, 2))
+
+    def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        (x,) = images
+        top = layers.conv(x, 3, SQUARE)
+        # so few connections that sums of integers stay exact
+        low = layers.conv(layers.add(Pool2dOp(top, "max", half)), 8, SQUARE, density=0.1)
+        lower = layers.conv(low, 5, WindowAttr((3, 3), (2, 2), (1, 1), (1, 1, 1, 1)), density=0.1)
+        lower = layers.conv(lower, 32, SQUARE, density=0.1)
+        middle = layers.conv(layers.add(Interleave2dOp(lower, (2, 2), (22, 18))), 12, POINT, density=0.2)
+        up = layers.add(Interleave2dOp(middle, (2, 2), (44, 36)))
+        joined = layers.add(ConcatOp([top, up], 1))
+        layers.add(split := SplitOp(layers.conv(joined, 5, SQUARE, density=0.1), 1, [2, 3]))
+        end = layers.conv(split.parts[1], 3, SQUARE, residual=top)
+        return [layers.add(AddOp(end, top)), split.parts[0], layers.add(Pool2dOp(end, "max", WindowAttr((44, 36))))]
+
+    Case([(4, 44, 36)], emit, threads, bands=bands).agrees()
