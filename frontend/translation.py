@@ -257,7 +257,7 @@ class _Translation:
             # a size that nothing here knows contradicts no weight: onnxruntime may take the node, so it can stay
             unknown = isinstance(reason, NotCovered) or (self._keep_foreign and isinstance(reason, VerifyException))
             if unknown:
-                kind = type(reason) if isinstance(reason, NotCovered) else NotCovered
+                kind = next((kind for kind in ERRORS if isinstance(reason, kind)), NotCovered)
                 raise kind(f": {reason}{self._advice(reason)}") from reason
             raise
         self._commit(conversion, results)
