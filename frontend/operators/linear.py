@@ -14,6 +14,7 @@ from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...dialect.symbolic_sizes import ONE, Size
 from ...dialect.tensors import shape_of
 from ..folding.known_sizes import is_known, shape_words
+from ..limits import MOST_ENTRIES
 from ..reading.lazy_sparse_tensor import SparseTensor
 from .attention.products import attention_of
 from .conversion import Conversion, NotCovered
@@ -33,10 +34,12 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
     1-D operands are promoted, leading axes broadcast, as in numpy's matmul.
 
     Raises:
-        NotCovered: neither operand is a constant, and this is no part of an attention, and no product that is covered.
+        NotCovered: neither operand is a constant, and this is no part of an attention, and no product that is covered;
+            or both are, and their product is too large.
     """
     weight = conversion.weight(1)
     if weight is not None:
+        _check_product_of_constants(conversion, weight)
         return [_times_weight(conversion, conversion.tensor(0), Stack(weight, _name(conversion, 1), mirrored=False))]
     weight = conversion.weight(0)
     if weight is None and (attention := attention_of(conversion)) is not None:
@@ -47,6 +50,21 @@ def convert_matmul(conversion: Conversion) -> Sequence[SSAValue]:
     if product is None:
         product = _times_weight(conversion, conversion.tensor(1), Stack(weight, _name(conversion, 0), mirrored=True))
     return [product]
+
+
+def _check_product_of_constants(conversion: Conversion, weight: NDArray[np.float32] | SparseTensor) -> None:
+    """Check the size of a product of constants, which was not folded: a small file may ask for all memory.
+
+    Raises:
+        NotCovered: it is too large.
+    """
+    left = conversion.any_constant(0)
+    if left is None:
+        return
+    shape = weight.shape.numpy() if isinstance(weight, SparseTensor) else weight.shape
+    entries = prod(left.shape[:-1]) * shape[-1]
+    if entries > MOST_ENTRIES:
+        raise NotCovered(f"expected at most {MOST_ENTRIES} entries of a product of constants, got {entries}")
 
 
 def _computed_product(conversion: Conversion) -> SSAValue:
