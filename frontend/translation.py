@@ -129,7 +129,7 @@ ERRORS: Final[Mapping[type[NotCovered], type[UnsupportedModelError]]] = {
     YieldsCodes: CodesError,
     UnknownImage: UnknownSizesError,
 }
-"""Why a node is not covered -> the error where it may not stay, if it has one of its own."""
+"""Reason that a node is not covered -> the error where it may not stay, if it has one of its own."""
 
 
 class Keep(NamedTuple):

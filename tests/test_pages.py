@@ -26,10 +26,19 @@ from tests.support.genai_folder import write_folder
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SLOW_NEEDS = {"torch", "transformers", "keras", "jax", "sklearn", "half a minute", "onnxruntime_genai", "tokenizers"}
+SLOW_NEEDS = {
+    "torch",
+    "transformers",
+    "keras",
+    "jax",
+    "sklearn",
+    "half a minute",
+    "onnxruntime_genai",
+    "tokenizers",
+} | {"apache_beam", "dask", "pyspark", "ray"}
 """What blocks need that run with the slow tests: modules, where they are installed, or time."""
 
-SLOW_PAGES = {"onnxruntime.md"}
+SLOW_PAGES = {"libraries.md", "onnxruntime.md"}
 SLOW_OPTIONS = ("--library", "--report")
 """What takes native code for three kinds of CPU, searches, or a provider that is compiled."""
 

@@ -245,7 +245,7 @@ def distil(
     seed: Seed = 0,
     report: ReportPath = None,
 ) -> None:
-    """Train what a pruned encoder, decoder or network of images has left, by what the dense model answers.
+    """Train what any sparse model has left by its dense model.
 
     Zeros stay zeros, and quantized weights keep their scales. Needs torch; a GPU is used where torch sees one. The
     weights that are best on samples that were held out are kept, and onnxruntime measures them.

@@ -77,7 +77,7 @@ class OnEither(Protocol):
 
     @property
     def x(self) -> SSAValue:
-        """What it reads."""
+        """The activation."""
         ...
 
     @property

@@ -21,7 +21,7 @@ from ..ops.tile_depth_first import LayerGroupAttr
 from ..tensors import shape_of
 
 ANY_TILE: Final = Tile(1, 8, 32 << 10)
-"""What a kernel reads of a weight does not depend on the tile."""
+"""Any tile: the bytes that a kernel reads of a weight do not depend on it."""
 
 DEPTH_FIRST: Final = "depth_first"
 """Stands for the family at widths at which a layer runs with others."""

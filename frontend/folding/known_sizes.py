@@ -11,7 +11,7 @@ from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape
 from ...dialect.tensors import DYNAMIC, shape_of
 
 KNOWN_SIZE: Final = "known size"
-"""What a message says that a node expects of an axis whose size calls choose."""
+"""Words of messages for the size that a node expects of an axis whose size calls choose."""
 
 
 def extent_of(size: Size) -> int:

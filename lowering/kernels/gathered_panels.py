@@ -32,7 +32,7 @@ VECTORS_AT_ONCE: Final = PANEL // WORD_PLACES * STEPS
 
 
 class _Streams(NamedTuple):
-    """Where the next step begins."""
+    """Addresses at which the next step begins."""
 
     inputs: Shorts
     weights: Floats

@@ -187,7 +187,7 @@ class _Group:
 
     @property
     def _readings(self) -> list[list[Reading]]:
-        """What reads the rows of each op's results."""
+        """The readings of the rows of each op's results."""
         found: list[list[Reading]] = [[] for _ in self.ops]
         for number, reader in enumerate(self.ops):
             for value, reach in self.rows_read[reader]:
