@@ -1,8 +1,9 @@
 """Ownership of the neurons of a graph: the neurons that each part of a partition owns, needs and sends.
 
-A value is cut when its features have owners: the inputs of the network, and the outputs of linear layers. A part
-computes its own columns of a layer and needs the features that these are connected with. Everything else is computed
-as a whole by every part that needs it, and needs its operands as a whole.
+A value is cut when its features have owners: the inputs of the network, the outputs of linear layers, and codes of
+either, or their values. A part computes its own columns of a layer and needs the features that these are connected
+with; it rounds its own features to codes, which are what others get. Everything else is computed as a whole by every
+part that needs it, and needs its operands as a whole.
 """
 
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.constants import is_constant
+from ...dialect.ops.elementwise import ConvertOp
 from ...dialect.ops.layers import LinearOp
 from ...passes.analysis.weights import Weight, weight_of
 from ...sparse.csr import CscMatrix
@@ -43,7 +45,10 @@ class Ownership:
         """
         owners = _owners(graph, partition)
         ownership = Ownership(graph, partition.part_count, owners)
-        cut = [port.value for port in graph.inputs] + [layer.result for layer in graph.layers]
+        cut = [port.value for port in graph.inputs]
+        for op in graph.ops:
+            if isinstance(op, LinearOp) or (isinstance(op, ConvertOp) and graph.source(op.x) in cut):
+                cut.append(op.result)
         for value in cut:
             ownership.required[value] = np.zeros((partition.part_count, features_of(value)), dtype=np.bool_)
         ownership.find_requirements()
@@ -91,6 +96,8 @@ class Ownership:
             if not self.is_cut(port.value):
                 need(port.value, np.isin(np.arange(self.part_count), self.owners[port.value]))
         for op in reversed(self.graph.ops):
+            if isinstance(op, ConvertOp) and self.is_cut(op.result):
+                continue
             if isinstance(op, LinearOp):
                 source, users = self.graph.source(op.x), self.owners[op.result]
                 if self.is_cut(source):
@@ -146,8 +153,12 @@ def _owners(graph: RowGraph, partition: Partition) -> dict[SSAValue, Owners]:
     for port in graph.inputs:
         owners[port.value] = partition.owners[0][first : first + features_of(port.value)]
         first += features_of(port.value)
-    for layer, level in zip(graph.layers, partition.owners[1:], strict=True):
-        owners[layer.result] = level
+    levels = iter(partition.owners[1:])
+    for op in graph.ops:
+        if isinstance(op, LinearOp):
+            owners[op.result] = next(levels)
+        elif isinstance(op, ConvertOp) and graph.source(op.x) in owners:
+            owners[op.result] = owners[graph.source(op.x)]
     for port in graph.outputs:
         if port.value not in owners:
             parts = np.unique(np.concatenate([owners[value] for value in _nearest_cut(graph, port.value, owners)]))

@@ -7,11 +7,13 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from ...dialect.attributes.codes import codes_in
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
+from ...dialect.ops.elementwise import ConvertOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.movement import ReshapeOp
 from ...dialect.ops.regions import YieldOp
-from ...dialect.ops.tile import TileOp, chain_in
+from ...dialect.ops.tile import TileOp
 from ...dialect.provenance import node_name
 from ...dialect.shape_inference import symbolic_shapes
 from ...dialect.symbolic_sizes import NAME, Size, SymbolicShape, product
@@ -98,10 +100,6 @@ def _flattened(
             case TileOp():
                 aliases |= dict(zip(op.body.block.args, op.inputs, strict=True))
                 aliases |= dict(zip(op.outputs, op.yielded, strict=True))
-                if chain_in(op) is not None:
-                    raise UnsupportedModelError(
-                        "the plans rows and layers expect layers of floats, got some on quantized values"
-                    )
                 ops += [inner for inner in op.body.block.ops if not isinstance(inner, YieldOp)]
             case ReshapeOp() if _keeps_rows(op, shapes):
                 aliases[op.result] = op.x
@@ -141,7 +139,18 @@ def port_names(attributes: ArrayAttr[DictionaryAttr] | None, count: int) -> list
 
 
 def _check_rows(graph: RowGraph) -> None:
-    """Check that all inputs and outputs have the same rows and known features, and that no output is a constant."""
+    """Check that all inputs and outputs have the same rows and known features, and that no output is a constant.
+
+    Between them layers may be on codes of fixed scales, which linear layers and conversions alone read and yield.
+    """
+    for op in graph.ops:
+        codes = [codes_in(value.type) for value in (*op.operands, *op.results)]
+        if (isinstance(op, LinearOp) and op.finds_codes) or (any(codes) and not isinstance(op, LinearOp | ConvertOp)):
+            where = f"node {node_name(op)!r}: " if node_name(op) else ""
+            raise UnsupportedModelError(
+                f"{where}the plans rows and layers expect floats, or linear layers on codes of a fixed scale, "
+                f"got {op.name} on {'codes that are found at each call' if not any(codes) else 'codes'}"
+            )
     rows: Size | None = None
     for word, ports in (("input", graph.inputs), ("output", graph.outputs)):
         for port in ports:
@@ -149,6 +158,10 @@ def _check_rows(graph: RowGraph) -> None:
                 raise UnsupportedModelError(f"{word} {port.name!r}: expected a last axis of known size, got none")
             if is_constant(port.value):
                 raise UnsupportedModelError(f"{word} {port.name!r}: expected a computed value, got a constant")
+            if codes_in(port.value.type) is not None:
+                raise UnsupportedModelError(
+                    f"{word} {port.name!r}: expected floats for the plans rows and layers, got codes"
+                )
             count = product(port.shape[:-1])
             rows = count if rows is None else rows
             if count != rows:

@@ -153,11 +153,12 @@ class Channels:
     def open(comm: "Intracomm", part: Part, tile: TileShape, *, shared: bool) -> "Channels":
         """Open the channels for tiles of one shape; all ranks call it, with the same `shared`."""
         ends = [
-            (SlotStep(index, slot), step, Channel(route.rank, tag_of(step.tag, slot), message_bytes(route, tile)))
+            (SlotStep(index, slot), step, Channel(route.rank, tag_of(step.tag, slot), size))
             for index, step in enumerate(part.steps)
             if not isinstance(step, Call)
             for slot in range(SLOTS)
             for route in step.routes
+            for size in [message_bytes(route, tile, part.buffers[step.buffer].value_bytes)]
         ]
         mpi = MpiTransport(comm)
         arriving = [channel for _, step, channel in ends if isinstance(step, Receive)]
@@ -182,10 +183,10 @@ def tag_of(number: int, slot: int) -> int:
     return number * SLOTS + slot
 
 
-def message_bytes(route: Route, tile: TileShape) -> int:
+def message_bytes(route: Route, tile: TileShape, value_bytes: int) -> int:
     """Return the bytes of a message that leaves nothing out."""
     rows = len(route.rows)
-    return flag_bytes(rows, tile.blocks) + rows * tile.blocks * row_bytes(tile.width)
+    return flag_bytes(rows, tile.blocks) + rows * tile.blocks * row_bytes(tile.width, value_bytes)
 
 
 # Messages between ranks of one machine: the sender packs them right where the receiver unpacks them.

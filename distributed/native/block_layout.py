@@ -13,24 +13,29 @@ PACK: Final = "pack_rows"
 UNPACK: Final = "unpack_rows"
 """Symbols beside the functions of a module, see `block_rows`."""
 
-PACK_ARITY: Final = (4, 3)
+PACK_CODES: Final = "pack_rows_of_codes"
+UNPACK_CODES: Final = "unpack_rows_of_codes"
+"""The same for values of a byte each."""
+
+PACK_ARITY: Final = (4, 4)
 """Pointers: values, row numbers (i64), message, where the number of rows in the message goes (i64).
-Sizes: row count, block count, floats from one block to the next."""
+Sizes: row count, block count, bytes from one block to the next, the byte of which rows that are left out consist."""
 
-UNPACK_ARITY: Final = (3, 4)
+UNPACK_ARITY: Final = (3, 5)
 """Pointers: message, values, where the number of rows in the message goes (i64).
-Sizes: row count, block count, floats from one block to the next, the first row of them among the values."""
+Sizes: row count, block count, bytes from one block to the next, the byte of rows that were left out, the first row
+among the values."""
 
 
-def block_floats(features: int, width: int) -> int:
-    """Return the floats from one block of a buffer to the next one."""
-    line = ALIGNMENT // FLOAT_BYTES
-    return -(-((features + OUTPUT_PADDING) * width + VECTOR_ROOM) // line) * line
+def block_bytes(features: int, width: int, value_bytes: int = FLOAT_BYTES) -> int:
+    """Return the bytes from one block of a buffer to the next one."""
+    used = row_bytes(features + OUTPUT_PADDING, value_bytes) * width + VECTOR_ROOM * FLOAT_BYTES
+    return -(-used // ALIGNMENT) * ALIGNMENT
 
 
-def buffer_bytes(features: int, blocks: int, width: int) -> int:
+def buffer_bytes(features: int, blocks: int, width: int, value_bytes: int = FLOAT_BYTES) -> int:
     """Return the bytes of a buffer."""
-    return blocks * block_floats(features, width) * FLOAT_BYTES
+    return blocks * block_bytes(features, width, value_bytes)
 
 
 def flag_bytes(rows: int, blocks: int) -> int:
@@ -38,6 +43,6 @@ def flag_bytes(rows: int, blocks: int) -> int:
     return -(-rows * blocks // ALIGNMENT) * ALIGNMENT
 
 
-def row_bytes(width: int) -> int:
+def row_bytes(width: int, value_bytes: int = FLOAT_BYTES) -> int:
     """Return the bytes of a row, in a buffer and in a message."""
-    return width * FLOAT_BYTES
+    return width * value_bytes

@@ -1,6 +1,7 @@
 """Functions between which values stay feature-major: what one rank of a distributed network runs between messages.
 
-A buffer of F features lies in blocks of `width` samples: F rows of `width` floats, room behind them, the next block.
+A buffer of F features lies in blocks of `width` samples: F rows of `width` floats, or codes of a byte each, room behind
+them, the next block.
 Every function of the module holds one tile; an argument or result that carries `pebble.height` is some rows, one after
 the other, of such a buffer of so many features, any other one is row-major, [samples, features]. Native
 functions have the arguments of the steps of a network: a table of addresses (arguments, then results), constants, sizes
@@ -27,14 +28,15 @@ from ...lowering.kernels.elementwise import activate
 from ...lowering.llvm.builder import Code
 from ...lowering.llvm.call_tables import ConstantTable
 from ...lowering.llvm.flow import call, loop
-from ...lowering.llvm.values import FLOAT_BYTES, Bytes, Floats, Number, Pointers
+from ...lowering.llvm.values import ALIGNMENT, FLOAT_BYTES, Bytes, Floats, Number, Pointers
 from ...lowering.program import Program, Step
 from ...lowering.tiles.emitters import emit
 from ...lowering.tiles.row_major import StepArguments
 from ...lowering.tiles.tile_code import RowBlock, TileCode
 from ...lowering.tiles.tile_memory import features_of, plan_tile
-from .block_layout import HEIGHT, PACK, UNPACK, block_floats
+from .block_layout import HEIGHT, PACK, PACK_CODES, UNPACK, UNPACK_CODES, block_bytes, row_bytes
 from .block_rows import emit_pack, emit_unpack
+from .code_blocks import code_scratch_bytes, emit_copy_of_codes, emit_on_codes, is_on_codes, zero_of
 
 
 def lower_blocks(module: ModuleOp, target: CpuTarget, width: int) -> Program:
@@ -44,8 +46,9 @@ def lower_blocks(module: ModuleOp, target: CpuTarget, width: int) -> Program:
         ValueError: an op has no code.
     """
     code, constants = Code(target, ir.Module("redpebble")), ConstantTable()
-    emit_pack(code, PACK, width)
-    emit_unpack(code, UNPACK, width)
+    for pack, unpack, size in ((PACK, UNPACK, FLOAT_BYTES), (PACK_CODES, UNPACK_CODES, 1)):
+        emit_pack(code, pack, row_bytes(width, size))
+        emit_unpack(code, unpack, row_bytes(width, size))
     scratch_bytes, steps = 0, list[Step]()
     for func, tile in tiles_of(module):
         blocks = _Blocks(code, constants, width, func.sym_name.data, tile, heights_of(func, tile))
@@ -80,6 +83,9 @@ def heights_of(func: FuncOp, tile: TileOp) -> Sequence[int]:
 def _emit_copy(tile: TileCode, value: SSAValue, source: Floats | None, target: Floats | None) -> None:
     """Emit a copy of a value's features; None is where the tile keeps it."""
     inside = tile.pointer(value)
+    if zero_of(value) is not None:
+        emit_copy_of_codes(tile, value, (source or inside).cast(Bytes), (target or inside).cast(Bytes))
+        return
     call(activate(tile.code, None, tile.width), source or inside, target or inside, features_of(value))
 
 
@@ -99,15 +105,17 @@ class _Blocks:
         """Emit the loop over the blocks; return the bytes of scratch that it needs."""
         inner, scratch_bytes = self._emit_block()
         width = self.width
-        features = [features_of(value) for value in (*self.tile.body.block.args, *self.tile.yielded)]
+        values = [*self.tile.body.block.args, *self.tile.yielded]
         apart = [
-            FLOAT_BYTES * (block_floats(height, width) if height else count * width)
-            for count, height in zip(features, self.heights, strict=True)
+            block_bytes(height, width, FLOAT_BYTES if zero_of(value) is None else 1)
+            if height
+            else FLOAT_BYTES * features_of(value) * width
+            for value, height in zip(values, self.heights, strict=True)
         ]
 
         @self.code.kernel(self.name, exported=True)
         def _(given: StepArguments) -> None:
-            outer = [given.buffers[index] for index in range(len(features))]
+            outer = [given.buffers[index] for index in range(len(values))]
             begin, end = given.rows
             with loop(end - begin, width) as done:
                 row = begin + done
@@ -121,6 +129,7 @@ class _Blocks:
     def _emit_block(self) -> tuple[ir.Function, int]:
         """Emit `void (arguments..., results..., constants, scratch, samples)`, one block; and its bytes of scratch."""
         memory, count = plan_tile(self.tile, self.width), len(self.tile.inputs)
+        of_codes = -(-memory.total // ALIGNMENT) * ALIGNMENT
 
         @self.code.kernel(f"{self.name}_block", rest=count + len(self.tile.outputs))
         def kernel(*outer: Floats, table: Pointers, scratch: Bytes, samples: Number) -> None:
@@ -132,7 +141,11 @@ class _Blocks:
                 elif value not in placed:
                     _emit_copy(tile, value, pointer, None)
             for op in self.tile.body.block.ops:
-                if not isinstance(op, YieldOp):
+                if isinstance(op, YieldOp):
+                    continue
+                if is_on_codes(op):
+                    emit_on_codes(op, tile, scratch.after(of_codes))
+                else:
                     emit(op, tile)
             for value, pointer, height in zip(self.tile.yielded, outer[count:], self.heights[count:], strict=True):
                 if not height:
@@ -140,7 +153,7 @@ class _Blocks:
                 elif placed.get(value) is not pointer:
                     _emit_copy(tile, value, None, pointer)
 
-        return kernel, memory.total
+        return kernel, of_codes + code_scratch_bytes(self.tile, self.width)
 
     @property
     def _arguments(self) -> list[SSAValue]:

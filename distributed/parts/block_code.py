@@ -13,9 +13,17 @@ from ...runtime.loaded_network import loaded_constants
 from ...runtime.memory import address_of, aligned_bytes, pointer_table
 from ...runtime.store.artefact import Artefact
 from ...runtime.store.cache import cache_key, load, store
-from ..native.block_layout import PACK, PACK_ARITY, UNPACK, UNPACK_ARITY, block_floats
+from ..native.block_layout import (
+    PACK,
+    PACK_ARITY,
+    PACK_CODES,
+    UNPACK,
+    UNPACK_ARITY,
+    UNPACK_CODES,
+    block_bytes,
+)
 from .part_file import Part
-from .steps import Indices
+from .steps import Buffer, Indices
 
 STEP_ARITY: Final = (4, 2)
 
@@ -31,10 +39,10 @@ class CodeRequest:
 
 
 class BlockBuffer(NamedTuple):
-    """A buffer of feature-major blocks: its address, and how many features a block has."""
+    """A buffer of feature-major blocks: its address, and the features of a block."""
 
     address: int
-    features: int
+    values: Buffer
 
 
 def width_for(samples: int, widest: int) -> int:
@@ -52,9 +60,8 @@ class BlockCode:
         self._constants = loaded_constants(artefact.program)
         self._table = pointer_table(self._constants)
         arities = {step.symbol: STEP_ARITY for step in artefact.program.steps}
-        arities |= {PACK: PACK_ARITY, UNPACK: UNPACK_ARITY}
+        arities |= dict.fromkeys((PACK, PACK_CODES), PACK_ARITY) | dict.fromkeys((UNPACK, UNPACK_CODES), UNPACK_ARITY)
         self._code: MachineCode = load_object(artefact.image, arities)
-        self._pack, self._unpack = self._code.functions[PACK], self._code.functions[UNPACK]
         self._scratch = [aligned_bytes(artefact.program.scratch_bytes) for _ in range(request.threads)]
         self._pool = ThreadPoolExecutor(request.threads) if request.threads > 1 else None
         self._count = c_int64(0)
@@ -83,15 +90,21 @@ class BlockCode:
 
     def pack(self, values: BlockBuffer, rows: Indices, blocks: int, message: int) -> int:
         """Write rows of the first `blocks` blocks into the message at an address; return how many are not left out."""
-        stride = block_floats(values.features, self.width)
-        self._pack(values.address, address_of(rows), message, self._count_address, len(rows), blocks, stride)
+        pack = self._code.functions[PACK if values.values.zero is None else PACK_CODES]
+        layout = self._layout(values.values)
+        pack(values.address, address_of(rows), message, self._count_address, len(rows), blocks, *layout)
         return self._count.value
 
     def unpack(self, message: int, values: BlockBuffer, rows: range, blocks: int) -> int:
         """Read rows of the first `blocks` blocks from the message at an address; return how many it holds."""
-        stride = block_floats(values.features, self.width)
-        self._unpack(message, values.address, self._count_address, len(rows), blocks, stride, rows.start)
+        unpack = self._code.functions[UNPACK if values.values.zero is None else UNPACK_CODES]
+        layout = self._layout(values.values)
+        unpack(message, values.address, self._count_address, len(rows), blocks, *layout, rows.start)
         return self._count.value
+
+    def _layout(self, values: Buffer) -> tuple[int, int]:
+        """Return the bytes from one block to the next, and the byte of rows that are left out."""
+        return block_bytes(values.features, self.width, values.value_bytes), values.zero or 0
 
 
 def _artefact(request: CodeRequest, width: int) -> Artefact:

@@ -10,11 +10,13 @@ from ...lowering.cpu_target import CpuTarget
 from ...lowering.driver import lower
 from ...lowering.tiles.tile_memory import features_of
 from ...passes.kernels.choose_kernels import ChooseKernels
+from ...passes.kernels.choose_quantized_kernels import ChooseQuantizedKernels
 from ...passes.kernels.discover_structure import DiscoverStructure
 from ...passes.runner import context, run_passes
 from ...runtime.jit import emit_object
 from ...runtime.store.artefact import Artefact
 from ..errors import PartError
+from ..native.code_blocks import zero_of
 from ..native.feature_blocks import heights_of, lower_blocks, tiles_of
 from .module_text import module_of, put_constants
 from .part_file import Part
@@ -58,7 +60,7 @@ def _module(part: Part) -> ModuleOp:
     module = module_of(part.text, context())
     put_constants(module, part.constants)
     # not by `redpebble.pipeline`, whose import brings the frontend and all passes to ranks that need neither
-    run_passes(context(), module, (DiscoverStructure(), ChooseKernels()))
+    run_passes(context(), module, (DiscoverStructure(), ChooseQuantizedKernels(), ChooseKernels()))
     return module
 
 
@@ -72,6 +74,8 @@ class Operand(NamedTuple):
 
     features: int
     height: int
+    zero: int | None
+    """The code of 0, see `Buffer`."""
 
 
 def check_calls(part: Part, module: ModuleOp) -> None:
@@ -91,7 +95,7 @@ def check_calls(part: Part, module: ModuleOp) -> None:
             raise PartError(
                 f"the part is damaged: step {number}: expected {len(expected)} operands, got {len(step.operands)}"
             )
-        for operand, (features, height) in zip(step.operands, expected, strict=True):
+        for operand, (features, height, zero) in zip(step.operands, expected, strict=True):
             buffer = part.buffers[operand.buffer]
             # a row-major buffer is read from its first feature on, and all of it
             first, whole = (operand.row, height) if height else (0, features)
@@ -100,6 +104,9 @@ def check_calls(part: Part, module: ModuleOp) -> None:
                 rows = f"rows {operand.row} to {operand.row + features} of buffer {operand.buffer}"
                 found = f"{rows}, which has {buffer.features}"
                 raise PartError(f"the part is damaged: step {number}: expected rows of {whole}, got {found}")
+            if buffer.zero != zero:
+                found = f"{buffer.zero} in buffer {operand.buffer}"
+                raise PartError(f"the part is damaged: step {number}: expected the code {zero} of 0, got {found}")
 
 
 def _functions(module: ModuleOp) -> Iterator[tuple[str, Sequence[Operand]]]:
@@ -107,4 +114,4 @@ def _functions(module: ModuleOp) -> Iterator[tuple[str, Sequence[Operand]]]:
     for func, tile in tiles_of(module):
         heights = heights_of(func, tile)
         pairs = zip((*tile.body.block.args, *tile.yielded), heights, strict=True)
-        yield func.sym_name.data, [Operand(features_of(value), height) for value, height in pairs]
+        yield func.sym_name.data, [Operand(features_of(value), height, zero_of(value)) for value, height in pairs]

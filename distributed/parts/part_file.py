@@ -21,7 +21,7 @@ from ..errors import PartError
 from .steps import Buffer, BufferRow, Call, Indices, Receive, Route, Send, Step
 
 MAGIC: Final = b"pebblepart\x00\x01"
-PARTS_VERSION: Final = 3
+PARTS_VERSION: Final = 4
 """Version of part files and of plan.json; raised whenever either changes its meaning."""
 
 EXCHANGES: Final[Mapping[str, type[Send | Receive]]] = MappingProxyType({"send": Send, "receive": Receive})

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, IntAt
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
+from ...dialect.attributes.codes import CodesAttr, code_tensor
 from ...dialect.attributes.schedule import ScheduleAttr
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.regions import YieldOp
@@ -43,6 +44,14 @@ class View(NamedTuple):
     features: int
     height: int
     """Features of the whole buffer."""
+    codes: CodesAttr | None = None
+    """What the values are, None of floats."""
+
+    @property
+    def type(self) -> Attribute:
+        """The type of the features in a function."""
+        shape = (DYNAMIC, self.features)
+        return f32_tensor(shape) if self.codes is None else code_tensor(self.codes, shape)
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,7 @@ class RankFunction:
 def build_function(name: str, function: RankFunction, results: Sequence[Key], views: Mapping[Key, View]) -> FuncOp:
     """Return the op of a function that returns `results`."""
     arguments = function.reads
-    types = [f32_tensor((DYNAMIC, views[key].features)) for key in arguments]
+    types = [views[key].type for key in arguments]
     block, inside = Block(arg_types=types), Block(arg_types=types)
     values: dict[Key, SSAValue] = dict(zip(arguments, inside.args, strict=True))
     for one in function.computations:
@@ -104,7 +113,7 @@ def build_function(name: str, function: RankFunction, results: Sequence[Key], vi
             (block if isinstance(op, ConstantOp | SparseConstantOp) else inside).add_op(op)
         values |= dict(zip(one.writes, written, strict=True))
     inside.add_op(YieldOp([values[key] for key in results]))
-    result_types: list[Attribute] = [f32_tensor((DYNAMIC, views[key].features)) for key in results]
+    result_types: list[Attribute] = [views[key].type for key in results]
     schedule = ScheduleAttr((64,))
     tile = TileOp(list(block.args), [(0, result) for result in result_types], schedule, Region(inside))
     block.add_ops([tile, ReturnOp(*tile.outputs)])

@@ -18,7 +18,9 @@ from xdsl.dialects.func import FuncOp
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
+from ...dialect.attributes.codes import CodesAttr, codes_in
 from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
+from ...dialect.ops.elementwise import ConvertOp
 from ...dialect.ops.layers import LayerNormOp, LinearOp, RmsNormOp
 from ...dialect.ops.movement import SplitOp
 from ...passes.analysis.weights import Weight, constant_for
@@ -53,6 +55,10 @@ class _Neurons:
     bias: NDArray[np.float32] | None
     activation: ActivationAttr | None
     trained: bool = True
+    multiplier: NDArray[np.float32] | None = None
+    """Factors of the sums of codes."""
+    codes: CodesAttr | None = None
+    """The codes that results are rounded to."""
 
     def emit(self, read: Sequence[SSAValue]) -> Emitted:
         """Return the layer on the one value read, with its constants."""
@@ -60,8 +66,10 @@ class _Neurons:
         bias = [ConstantOp(self.bias)] if self.bias is not None else []
         for one in (constant, *bias) if self.trained else ():
             one.attributes[TRAINED] = IntAttr(OWN)
-        linear = LinearOp(read[0], constant.result, bias[0].result if bias else None, self.activation)
-        return [constant, *bias, linear], [linear.result]
+        times = [ConstantOp(self.multiplier)] if self.multiplier is not None else []
+        added, factors = (one[0].result if one else None for one in (bias, times))
+        linear = LinearOp(read[0], constant.result, added, self.activation, factors, self.codes)
+        return [constant, *bias, *times, linear], [linear.result]
 
 
 class RankSchedule:
@@ -92,6 +100,8 @@ class RankSchedule:
         for op in self.graph.ops:
             if isinstance(op, LinearOp):
                 self._linear(op)
+            elif isinstance(op, ConvertOp) and self.ownership.is_cut(op.result):
+                self._convert(op)
             elif self.ownership.executed[op][self.rank]:
                 self._whole(op)
         for index, port in enumerate(self.graph.outputs):
@@ -109,11 +119,20 @@ class RankSchedule:
         routes = self.ownership.received(value, self.rank)
         return np.concatenate([np.zeros(0, dtype=np.int64), *routes.values()])
 
-    def _whole_buffer(self, kind: str, number: int, features: int) -> Key:
+    def _whole_buffer(self, kind: str, number: int, features: int, codes: CodesAttr | None = None) -> Key:
         """Return the key of something that has a buffer of its own."""
         key = Key(kind, number)
-        self.views[key] = View(key, 0, features, features)
+        self.views[key] = View(key, 0, features, features, codes)
         return key
+
+    def _whole_value(self, value: SSAValue) -> Key:
+        """Return the key of all features of a value."""
+        return self._whole_buffer("whole", self.numbers[value], features_of(value), codes_in(value.type))
+
+    def _zeros(self, value: SSAValue) -> Key:
+        """Return the key of a feature for layers on a value that need none of it."""
+        codes = codes_in(value.type)
+        return self._whole_buffer("zeros", 0 if codes is None else self.numbers[value], 1, codes)
 
     def _rows_of(self, value: SSAValue, kind: str, inner: int = 0) -> Key:
         """Return the key of features of a cut value, which share a buffer."""
@@ -127,7 +146,7 @@ class RankSchedule:
         }[kind]
         number = self.numbers[value]
         key = Key(kind, number)
-        self.views[key] = View(Key("near", number), first, features, own + received)
+        self.views[key] = View(Key("near", number), first, features, own + received, codes_in(value.type))
         return key
 
     def _add(
@@ -151,13 +170,27 @@ class RankSchedule:
         source = self.graph.source(op.x)
         if not self.ownership.is_cut(source):
             rows = np.arange(features_of(source))
-            read = _Source(self._whole_buffer("whole", self.numbers[source], len(rows)), rows)
+            read = _Source(self._whole_value(source), rows)
             self._neurons(op, read, "own")
         elif self._overlap and source not in self._arrived and len(self._received(source)):
             self._inner_and_border(op, source)
         else:
             self._wait(source)
             self._all_neurons(op, source)
+        self._send(op.result)
+
+    def _convert(self, op: ConvertOp) -> None:
+        """Add the rounding of own features to codes, or the values of their codes; others get what this yields."""
+        source, codes = self.graph.source(op.x), codes_in(op.result.type)
+        self._orders[op.result] = self.own_order(source)
+        if not len(self.own_order(source)):
+            return
+
+        def emit(read: Sequence[SSAValue]) -> Emitted:
+            copy = ConvertOp(read[0], codes)
+            return [copy], [copy.result]
+
+        self._add((self._rows_of(source, "own"),), (self._rows_of(op.result, "own"),), emit)
         self._send(op.result)
 
     def _all_neurons(self, op: LinearOp, source: SSAValue) -> None:
@@ -167,7 +200,7 @@ class RankSchedule:
             key = self._rows_of(source, "near" if len(self._received(source)) else "own")
             self._neurons(op, _Source(key, rows), "own")
             return
-        self._neurons(op, _Source(self._whole_buffer("zeros", 0, 1), rows), "own")
+        self._neurons(op, _Source(self._zeros(source), rows), "own")
 
     def _inner_and_border(self, op: LinearOp, source: SSAValue) -> None:
         """Add the neurons that need no received feature, the wait, and then the others; both lie in one buffer."""
@@ -179,7 +212,7 @@ class RankSchedule:
         self._orders[op.result] = np.concatenate((own[~border], own[border]))
         inner, mine = int((~border).sum()), self.own_order(source)
         if inner:
-            key = self._rows_of(source, "own") if len(mine) else self._whole_buffer("zeros", 0, 1)
+            key = self._rows_of(source, "own") if len(mine) else self._zeros(source)
             self._neurons(op, _Source(key, mine), "inner" if border.any() else "own", inner)
         if border.any():
             self._wait(source)
@@ -195,12 +228,20 @@ class RankSchedule:
         columns = {"own": order, "inner": order[:inner], "border": order[inner:]}[kind]
         weight = sub_weight(weight_for(op), rows, columns) if key.kind != "zeros" else nothing(len(columns))
         bias = None if op.bias is None else constant_array(op.bias)
-        neurons = _Neurons(weight, None if bias is None else bias[columns], op.activation)
+        times = None if op.times is None else constant_array(op.times)
+        neurons = _Neurons(
+            weight,
+            None if bias is None else bias[columns],
+            op.activation,
+            trained=times is None,
+            multiplier=None if times is None else times[columns],
+            codes=codes_in(op.result.type),
+        )
         self._add((key,), (self._rows_of(op.result, kind, inner),), neurons.emit)
 
     def _gather(self, value: SSAValue) -> Key:
         """Return the key of a value as a whole; a cut one is put together from own and received features."""
-        whole = self._whole_buffer("whole", self.numbers[value], features_of(value))
+        whole = self._whole_value(value)
         if self.ownership.is_cut(value) and value not in self._gathered:
             self._wait(value)
             rows = np.concatenate((self.own_order(value), self._received(value)))
@@ -213,7 +254,7 @@ class RankSchedule:
     def _whole(self, op: Operation) -> None:
         operands = operands_of(self.graph, op)
         reads = tuple(self._gather(operand) for operand in operands)
-        writes = tuple(self._whole_buffer("whole", self.numbers[result], features_of(result)) for result in op.results)
+        writes = tuple(self._whole_value(result) for result in op.results)
 
         def emit(read: Sequence[SSAValue]) -> Emitted:
             known = dict(zip(operands, read, strict=True))
@@ -324,7 +365,8 @@ class _Assembly:
         if view.buffer not in self.numbers:
             self.numbers[view.buffer] = len(self.buffers)
             kind = key.kind if key.is_row_major or key.kind == "zeros" else "blocks"
-            self.buffers.append(Buffer(view.height, kind, key.number if key.is_row_major else -1))
+            zero = None if view.codes is None else view.codes.zero & 0xFF
+            self.buffers.append(Buffer(view.height, kind, key.number if key.is_row_major else -1, zero))
         return BufferRow(self.numbers[view.buffer], view.first)
 
     def _exchange(self, exchange: Exchange) -> Step:

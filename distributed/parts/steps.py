@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...lowering.llvm.values import FLOAT_BYTES
+
 Indices = NDArray[np.int64]
 
 
@@ -17,6 +19,13 @@ class Buffer(NamedTuple):
     """`blocks`, `zeros` (blocks of zeros), `input` or `output`."""
     port: int
     """Number of the input or output, else -1."""
+    zero: int | None = None
+    """The byte that is the code of 0, where values are codes of a byte each; None where they are floats."""
+
+    @property
+    def value_bytes(self) -> int:
+        """The bytes of a value."""
+        return FLOAT_BYTES if self.zero is None else 1
 
 
 class BufferRow(NamedTuple):

@@ -74,6 +74,8 @@ class Exchange(NamedTuple):
     sends: bool
     tag: int
     rows: tuple[tuple[int, int], ...]
+    zero: int | None = None
+    """The code of 0 where the rows are of codes, see `Buffer`."""
 
 
 def check_exchanges(comm: "Intracomm", part: Part) -> None:
@@ -89,7 +91,12 @@ def check_exchanges(comm: "Intracomm", part: Part) -> None:
 def exchanges_of(part: Part) -> list[Exchange]:
     """Return the exchanges of a rank, in order."""
     return [
-        Exchange(isinstance(step, Send), step.tag, tuple((route.rank, len(route.rows)) for route in step.routes))
+        Exchange(
+            isinstance(step, Send),
+            step.tag,
+            tuple((route.rank, len(route.rows)) for route in step.routes),
+            part.buffers[step.buffer].zero,
+        )
         for step in part.steps
         if not isinstance(step, Call)
     ]
@@ -103,11 +110,15 @@ def deadlock(schedules: Sequence[Sequence[Exchange]]) -> str | None:
     done = [0] * len(schedules)
     sent: dict[tuple[int, int, int], int] = {}
     """Sender, receiver and tag -> rows on their way."""
+    zeros: dict[int, int | None] = {}
+    """Tag -> the code of 0."""
     awake = [*range(len(schedules))]
     while awake:
         rank = awake.pop()
         while done[rank] < len(schedules[rank]):
             step = schedules[rank][done[rank]]
+            if zeros.setdefault(step.tag, step.zero) != step.zero:
+                return f"rank {rank} has value {step.tag} as other codes, or floats, than another rank"
             if step.sends:
                 for other, count in step.rows:
                     if (rank, other, step.tag) in sent:
@@ -193,6 +204,8 @@ def _check_buffer(where: str, buffer: Buffer, ports: Sequence[Indices]) -> None:
     count = buffer.features
     is_filled = count != 0 or buffer.kind == "nodes"
     _expect(is_filled and _is_below(count, MOST_FEATURES + 1), f"{where} has {count} features")
+    is_code = buffer.kind in ("blocks", "zeros") and _is_below(buffer.zero, 256)
+    _expect(buffer.zero is None or is_code, f"{where}: expected a code of 0 from 0 to 255, or none, got {buffer.zero}")
     if buffer.kind not in ("input", "output"):
         _expect(buffer.port == -1, f"{where}: expected port -1, got {buffer.port}")
         return

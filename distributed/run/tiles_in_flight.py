@@ -34,6 +34,11 @@ class SlotBuffer:
     report: RankReport
     values: BlockBuffer
 
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of a row."""
+        return row_bytes(self.code.width, self.values.values.value_bytes)
+
 
 class ComputeStep:
     """Runs a function."""
@@ -69,7 +74,7 @@ class SendStep:
         blocks = -(-samples // code.width)
         for channel, rows in zip(self._channels, self._rows, strict=True):
             count = code.pack(self._buffer.values, rows, blocks, channel.begin())
-            flags, payload = flag_bytes(len(rows), blocks), count * row_bytes(code.width)
+            flags, payload = flag_bytes(len(rows), blocks), count * self._buffer.row_bytes
             channel.send(flags + payload)
             self._buffer.report.sent(count, len(rows) * blocks - count, payload, flags)
 
@@ -95,7 +100,7 @@ class ReceiveStep:
         for channel, rows in zip(self._channels, self._rows, strict=True):
             count = code.unpack(channel.message, self._buffer.values, rows, blocks)
             channel.release()
-            self._buffer.report.row_bytes_received += count * row_bytes(code.width)
+            self._buffer.report.row_bytes_received += count * self._buffer.row_bytes
         for channel in self._following:
             channel.expect()
 
@@ -150,8 +155,7 @@ class Slot:
             if isinstance(step, Call):
                 found.append(ComputeStep(context.code, step.function, self._tables[index]))
                 continue
-            features = context.part.buffers[step.buffer].features
-            values = BlockBuffer(self._addresses[step.buffer], features)
+            values = BlockBuffer(self._addresses[step.buffer], context.part.buffers[step.buffer])
             buffer = SlotBuffer(context.code, context.report, values)
             if isinstance(step, Send):
                 found.append(SendStep(buffer, step.routes, context.channels.outgoing[SlotStep(index, self._number)]))
@@ -172,7 +176,7 @@ class Slot:
         homes = [number for number, buffer in enumerate(part.buffers) if buffer.port < 0 and number in first]
         lifetimes = [
             Lifetime(
-                buffer_bytes(part.buffers[number].features, *context.tile),
+                buffer_bytes(part.buffers[number].features, *context.tile, part.buffers[number].value_bytes),
                 0 if part.buffers[number].kind == "zeros" else first[number],
                 len(part.steps) if part.buffers[number].kind == "zeros" else last[number],
             )
@@ -188,7 +192,8 @@ class Slot:
 
     def _address(self, start: BufferRow) -> int:
         """Return the address of a row of a buffer's first block."""
-        return self._addresses[start.buffer] + start.row * row_bytes(self._context.code.width)
+        value_bytes = self._context.part.buffers[start.buffer].value_bytes
+        return self._addresses[start.buffer] + start.row * row_bytes(self._context.code.width, value_bytes)
 
     @property
     def is_done(self) -> bool:

@@ -20,7 +20,7 @@ from ..llvm.flow import loop
 from ..llvm.intrinsics import call_intrinsic
 from ..llvm.quotients import HALVES, rounded_quotient
 from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, I32, Bytes, Floats, Index, Ints, Number
-from ..llvm.vectors import Lanes, int_constants
+from ..llvm.vectors import Lanes, broadcast, int_constants
 from .byte_lanes import PLACING
 
 HALVES_BITS: Final = 0x4B400000
@@ -161,11 +161,14 @@ def placed_codes(code: Code, vectors: int) -> ir.Function:
     return kernel
 
 
-def quantizing(code: Code, features: int) -> ir.Function:
-    """Return `void (x, x stride, y, y stride, bounds, rows)`, strides in bytes: rows of floats to rows of codes."""
+def quantizing(code: Code, features: int, *, signed: bool = False) -> ir.Function:
+    """Return `void (x, x stride, y, y stride, bounds, rows)`, strides in bytes: rows of floats to rows of codes.
+
+    The least code is 0; where codes are `signed`, they are written as these.
+    """
     width = code.target.lanes if features >= code.target.lanes else 1
 
-    @code.kernel(f"quantize_{features}")
+    @code.kernel(f"quantize_{features}{'_signed' if signed else ''}")
     def kernel(x: Strided, y: Strided, bounds: Bytes, rows: Number) -> None:
         lanes = code.lanes(rows, width)
         rounding = Rounding.read(lanes, bounds)
@@ -175,7 +178,29 @@ def quantizing(code: Code, features: int) -> ir.Function:
                 # the last vector lies over the one before, so that nothing behind the row is read
                 first = start.smaller(features - width)
                 codes = rounding.code(rounding.quotient(lanes.load(source.at(first))))
-                target.at(first).store(codes, 1)
+                target.at(first).store(other_kind(rows.builder, codes) if signed else codes, 1)
+
+    return kernel
+
+
+def values_of_codes(code: Code, features: int, *, signed: bool) -> ir.Function:
+    """Return `void (x, x stride, y, y stride, bounds, rows)`, strides in bytes: rows of codes to rows of floats."""
+    width = code.target.lanes if features >= code.target.lanes else 1
+
+    @code.kernel(f"values_of_codes_{features}{'_signed' if signed else ''}")
+    def kernel(x: Strided, y: Strided, bounds: Bytes, rows: Number) -> None:
+        lanes, builder = code.lanes(rows, width), rows.builder
+        rounding = Rounding.read(lanes, bounds)
+        with loop(rows) as row:
+            source, target = x.row(row).address, y.row(row).address.cast(Floats)
+            with loop(rows.constant(features), width) as start:
+                # the last vector lies over the one before, so that nothing behind the row is written
+                first = start.smaller(features - width)
+                codes = source.at(first).load(ir.VectorType(BYTE, width), 1)
+                codes = other_kind(builder, codes) if signed else codes
+                words = builder.zext(codes, lanes.int_vector)
+                steps = builder.sub(words, broadcast(builder, rounding.zero.value, width))
+                lanes.store(lanes.mul(lanes.to_float(steps), rounding.scale), target.at(first))
 
     return kernel
 

@@ -199,7 +199,7 @@ class QuantizedStep:
                 Strided(buffer.cast(Bytes), row.constant(size * (1 if is_bytes else FLOAT_BYTES))).row(row)
                 for buffer, size, is_bytes in ((x, inputs, chain.reads_bytes), (y, outputs, chain.yields_bytes))
             )
-            self._emit_layers(source, target, count)
+            self.emit_rows(source, target, count)
             if self.sharing is not None:
                 # the next rows use the same memory
                 with when(row + count < end):
@@ -232,8 +232,11 @@ class QuantizedStep:
         *weights, _, _, tail = packed
         return [*weights, self._found.bias, self._found.multiplier, tail]
 
-    def _emit_layers(self, x: Strided, y: Strided, count: Number) -> None:
-        """Emit all layers for some rows; rows that are dead behind a stage do not go on."""
+    def emit_rows(self, x: Strided, y: Strided, count: Number) -> None:
+        """Emit all layers for `BYTE_ROWS` rows or fewer; rows that are dead behind a stage do not go on.
+
+        Rows of the result lie without gaps, or with those that make whole words of codes.
+        """
         chain, dropping, buffers = self.chain, dropping_layers(self.op), self._buffers()
         whole, schedule = range(len(chain.layers)), self.op.depth_first if isinstance(self.op, TileOp) else None
         if schedule is not None and self.sharing is None:

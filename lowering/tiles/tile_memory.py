@@ -13,6 +13,7 @@ from typing import NamedTuple
 from xdsl.ir import SSAValue
 
 from ...dialect.ops.axis_maps import axis_map_of
+from ...dialect.ops.elementwise import ConvertOp
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...dialect.ops.network import NetworkOp
 from ...dialect.ops.tile import TileOp
@@ -147,6 +148,8 @@ class _Buffers:
             axis_map = axis_map_of(inner)
             if axis_map is None or not axis_map.keeps_features or inner.results[0] not in unshared:
                 continue
+            if isinstance(inner, ConvertOp):
+                continue  # codes are narrower than floats
             for operand in inner.operands:
                 same = operand in unshared and features_of(operand) == features_of(inner.results[0])
                 if same and self.last[operand] == step:

@@ -16,8 +16,7 @@
 
 Codes are integers of eight bits that stand for values, scale * (code - zero); here a code is the float code - zero.
 Floats hold all integers up to 2^24: layers whose sums may be greater stay, and so do chains that read or yield codes.
-Results are the same, bit for bit. Components, and parts of a network on several computers, are made of layers of floats
-alone.
+Results are the same, bit for bit. Components are made of layers of floats alone.
 """
 
 from collections.abc import Iterator

@@ -71,7 +71,12 @@ def write_case(folder: Path, model: ir.Model, case: Case) -> None:
         feeds = inputs_for(model, batch, np.random.default_rng(batch))
         arrays |= {f"in{index}.{batch}": array for index, array in enumerate(feeds.values())}
         arrays |= {f"out{index}.{batch}": array for index, array in enumerate(oracle.run(feeds))}
-    (folder / "options.json").write_text(json.dumps(dict(case.options)))
+    write_feeds(folder, arrays, case.options)
+
+
+def write_feeds(folder: Path, arrays: Mapping[str, NDArray[Any]], options: Mapping[str, int]) -> None:
+    """Write inputs and outputs beside the parts of a case, and the options with which it is run."""
+    (folder / "options.json").write_text(json.dumps(dict(options)))
     with zipfile.ZipFile(folder / "feeds.npz", "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w") as file:

@@ -1,11 +1,13 @@
 """What every rank runs in tests, under mpiexec: cases that lie in a folder, each of them parts, inputs and outputs.
 
 `rank_program.py FOLDER` runs every case CASE/ (parts/, options.json, and feeds.npz, with names in*.BATCH and
-out*.BATCH) and exits with 1 where an output is not as expected, with a line that says which.
+out*.BATCH) and exits with 1 where an output is not as expected, with a line that says which. Where there is a file
+CASE/codes, outputs are expected to the last bit, and a byte for every value that is sent.
 """
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ def complaints(case: Path) -> list[str]:
     network = PartitionedNetwork(MPI.COMM_WORLD, case / "parts", options)
     arrays: dict[str, Array] = dict(np.load(case / "feeds.npz"))
     found: list[str] = []
+    exact, close = (case / "codes").exists(), partial(np.allclose, rtol=1e-4, atol=1e-5, equal_nan=True)
     batches = sorted({int(name.rpartition(".")[2]) for name in arrays})
     for batch in batches:
         feeds = [cut(arrays[f"in{index}.{batch}"], entry) for index, entry in enumerate(network.inputs)]
@@ -46,7 +49,7 @@ def complaints(case: Path) -> list[str]:
             expected = cut(arrays[f"out{index}.{batch}"], network.outputs[index])
             if actual.shape != expected.shape:
                 found.append(f"{case.name} batch {batch}: shape {actual.shape}, expected {expected.shape}")
-            elif not np.allclose(actual, expected, 1e-4, 1e-5, equal_nan=True):
+            elif not (np.array_equal if exact else close)(actual, expected):
                 error = np.nanmax(np.abs(actual - expected))
                 found.append(f"{case.name} batch {batch} output {index} rank {MPI.COMM_WORLD.rank}: off by {error}")
     return found + wrong_counts(case, network, sum(batches))
@@ -59,8 +62,9 @@ def wrong_counts(case: Path, network: PartitionedNetwork, samples: int) -> list[
     if sent != received:
         return [f"{case.name}: {sent} bytes sent, {received} received"]
     left_out, block = sum(report.rows_left_out for report in reports), network.plan.block
-    expected = network.plan.volume * 4 * samples
-    if network.plan.kind != "batch" and samples % block == 0 and sent + left_out * 4 * block != expected:
+    value_bytes = 1 if (case / "codes").exists() else 4
+    expected = network.plan.volume * value_bytes * samples
+    if network.plan.kind != "batch" and samples % block == 0 and sent + left_out * value_bytes * block != expected:
         return [f"{case.name}: {sent} bytes sent, {left_out} rows left out, expected {expected} bytes in all"]
     return []
 

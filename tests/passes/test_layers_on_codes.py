@@ -253,8 +253,9 @@ def test_components_are_split() -> None:
     assert np.array_equal(np.asarray(interpret(module, {"x0": x})[0], np.float32), layers.expected(x))
 
 
-def test_parts_on_several_computers_take_floats() -> None:
+def test_parts_on_several_computers_take_codes_between_floats() -> None:
     layers = Layers([40, 30, 20], CODES)
-    with pytest.raises(UnsupportedModelError, match="expect layers of floats, got some on quantized values"):
-        RowGraph.of(layers.module())
+    assert len(RowGraph.of(layers.module()).layers) == 2
     assert len(RowGraph.of(after(layers, *AS_FLOATS, FormTiles())).layers) == 2
+    with pytest.raises(UnsupportedModelError, match="expected floats for the plans rows and layers, got codes"):
+        RowGraph.of(Layers([40, 30, 20], CODES, of_bytes=True).module())

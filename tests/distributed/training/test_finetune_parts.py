@@ -125,6 +125,8 @@ def test_replicas_of_parts_train_what_one_machine_trains(tmp_path: Path) -> None
 def test_the_command_line_trains_parts_and_refuses_what_it_cannot(tmp_path: Path) -> None:
     write_case(tmp_path / "case", SPEC)
     write_case(tmp_path / "batch", SPEC, kind="batch")
+    codes = build(zoo.build("digits_int8"))
+    write_parts(codes, PartsRequest("rows", 2, partition_for(RowGraph.of(codes), "rows", 2)), tmp_path / "codes")
     case = tmp_path / "case"
     words = ("--data", case / "data.npz", "--labels", "y")
     data = dict(np.load(case / "data.npz"))
@@ -138,6 +140,7 @@ def test_the_command_line_trains_parts_and_refuses_what_it_cannot(tmp_path: Path
     for ranks, parts, further, message in (
         (3, case / "parts", (), "expected a multiple of 2 ranks, one for each part, got 3"),
         (2, tmp_path / "batch" / "parts", (), "expected parts of the plan rows or layers, got those of batch"),
+        (2, tmp_path / "codes", (), "expected layers of floats to train, got some on codes"),
         (2, case / "parts", ("--teacher", "t.onnx"), "one of --labels and"),
     ):
         done = mpiexec(ranks, REDPEBBLE, "finetune", parts, case / "other", *words, *further)
