@@ -94,9 +94,10 @@ def test_each_part_of_a_network_owns_neurons() -> None:
 AS_FLOATS: Sequence[ModulePass] = (ComputeCodesAsFloats(), ChooseKernels())
 
 
-@pytest.mark.parametrize("activation", [None, RELU], ids=["linear", "relu"])
-@pytest.mark.parametrize("codes", [CODES, CODES[:2]], ids=["rounded", "values"])
-def test_kernels_of_floats_compute_the_same(activation: None, codes: list[CodesAttr]) -> None:
+@pytest.mark.parametrize(
+    ("codes", "activation"), [(CODES, RELU), (CODES[:2], None)], ids=["rounded, relu", "values, linear"]
+)
+def test_kernels_of_floats_compute_the_same(codes: list[CodesAttr], activation: None) -> None:
     layers = Layers([96, 80, 40], codes, activation)
     module, x = after(layers, *AS_FLOATS, FormTiles()), inputs(ROWS, 96)
     assert np.array_equal(np.asarray(interpret(module, {"x0": x})[0]), layers.expected(x))
@@ -117,7 +118,12 @@ def test_sums_that_floats_do_not_hold_stay_sums_of_integers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernels", "threads"), [([ChooseQuantizedKernels()], 2), ([ChooseQuantizedKernels("zen5")], 3), (AS_FLOATS, 2)]
+    ("kernels", "threads"),
+    [
+        ([ChooseQuantizedKernels("zen5")], 3),
+        pytest.param([ChooseQuantizedKernels()], 2, marks=pytest.mark.slow),
+        pytest.param(AS_FLOATS, 2, marks=pytest.mark.slow),
+    ],
 )
 def test_threads_share_a_tile_of_codes(kernels: Sequence[ModulePass], threads: int) -> None:
     layers = Layers([1024, 1000, 1024], CODES, RELU, greatest=60)
@@ -194,7 +200,7 @@ def banded(codes: Sequence[CodesAttr], activations: ActivationAttr | None, *, of
 
 
 @best_form_first
-@pytest.mark.parametrize("end", ["rounded", "values", "bytes"])
+@pytest.mark.parametrize("end", [pytest.param("rounded", marks=pytest.mark.slow), "values", "bytes"])
 def test_layers_run_depth_first(target: CpuTarget, end: str) -> None:
     codes = [CODES[number % 3] for number in range(7)] + [CODES[0]] * (end != "values")
     layers = banded(codes, None if end == "bytes" else RELU, of_bytes=end == "bytes")
