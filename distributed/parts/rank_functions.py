@@ -45,7 +45,7 @@ class View(NamedTuple):
     height: int
     """Features of the whole buffer."""
     codes: CodesAttr | None = None
-    """What the values are, None of floats."""
+    """Codes that the values are, None of floats."""
 
     @property
     def type(self) -> Attribute:
