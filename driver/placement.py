@@ -152,7 +152,7 @@ class NodesLeft:
     reasons: Mapping[int, str]
     """Position of such a node in the graph -> why."""
     waiting: int = 0
-    """The number of those that wait for the sizes of an image."""
+    """Number of nodes that wait for the sizes of an image."""
 
 
 def nothing_to_form(model: onnx_ir.Model, layer_count: int) -> str:

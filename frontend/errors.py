@@ -28,7 +28,7 @@ class CodesError(UnsupportedModelError):
 
 
 class UnknownSizesError(UnsupportedModelError):
-    """A node reads an image whose sizes are not known: those that calls choose can be stated."""
+    """A node reads an image of unknown sizes; a caller who chooses them can state them."""
 
 
 class TooManyNodesError(UnsupportedModelError):

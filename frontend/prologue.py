@@ -16,7 +16,6 @@ Shapes of values behind a layer are known before the layer has run, from the sha
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import onnx_ir
@@ -39,6 +38,7 @@ from ..dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from ..dialect.shape_inference import argument_shapes, described_shapes, result_shapes
 from ..dialect.symbolic_sizes import DIMS, NAME, Size, SymbolicShape
 from ..dialect.tensors import is_f32_tensor, shape_of
+from ..foundation.tensor_types import DTYPES
 from .errors import CodesError, UnknownSizesError, UnsupportedModelError
 from .folding.known_constants import constant_array
 from .folding.known_sizes import broadcast_sizes
@@ -137,19 +137,6 @@ def _known(shape: SymbolicShape | None, places: Places) -> KnownShape | None:
     axes = {name: [number, places[name][1]] for number, name in enumerate(names)}
     return KnownShape(tuple(places[name][0] for name in names), {"sizes": sizes, "axes": axes})
 
-
-DTYPES: Final = MappingProxyType(
-    {
-        "tensor(float)": "float32",
-        "tensor(double)": "float64",
-        "tensor(int64)": "int64",
-        "tensor(int32)": "int32",
-        "tensor(bool)": "bool",
-        "tensor(uint8)": "uint8",
-        "tensor(int8)": "int8",
-    }
-)
-"""Names of numpy's dtypes by ONNX's names of types."""
 
 Array = NDArray[Any]
 

@@ -3,12 +3,13 @@
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, cast, overload
+from typing import Any, Final, cast, overload
 
 import numpy as np
 import onnxruntime
 from numpy.typing import ArrayLike, NDArray
 
+from ..foundation.tensor_types import DTYPES
 from .session_arguments import Sizes
 
 Array = NDArray[Any]
@@ -136,14 +137,5 @@ class Predictor:
         return f"Predictor({self.model!r}, threads={self.threads})"
 
 
-_TYPES = {
-    "tensor(float)": np.float32,
-    "tensor(double)": np.float64,
-    "tensor(float16)": np.float16,
-    "tensor(int64)": np.int64,
-    "tensor(int32)": np.int32,
-    "tensor(int8)": np.int8,
-    "tensor(uint8)": np.uint8,
-    "tensor(bool)": np.bool_,
-}
+_TYPES: Final = {**DTYPES, "tensor(float16)": "float16"}
 """Types of onnxruntime -> types of arrays; engines that know floats of 64 bits alone give these to every model."""

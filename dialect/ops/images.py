@@ -44,7 +44,7 @@ from ..tensors import (
 from .axis_maps import AxisMap, HasAxisMap, own_axes, with_quick_operands
 from .constants import constant_array
 from .elementwise import BinaryOp
-from .quantized_layers import FOUND_CODES, QuantizedLayer, layer_on_codes, verify_codes
+from .quantized_layers import FOUND_CODES, QuantizedLayer, ReadsCodes, verify_codes
 
 IMAGE_RANKS = (3, 4)
 
@@ -93,7 +93,7 @@ class ImageAxes(HasAxisMap):
 
 @with_quick_operands
 @irdl_op_definition
-class Conv2dOp(IRDLOperation):
+class Conv2dOp(ReadsCodes, IRDLOperation):
     """activation(sum over taps and channels of x weight + bias + residual): x [N, C, H, W], result [N, O, H', W'].
 
     The weight is a matrix [C kh kw, O], with an input for each channel and, for each of these, each tap of the window
@@ -166,25 +166,6 @@ class Conv2dOp(IRDLOperation):
         if output is not None:
             Rewriter.replace_value_with_new_type(made.result, code_tensor(output, shape_of(made.result)))
         return made
-
-    @property
-    def finds_codes(self) -> bool:
-        """Whether the image is rounded to codes that are found at each call."""
-        return self.precision is not None
-
-    @property
-    def codes(self) -> CodesAttr | None:
-        """The codes of the image, None of floats."""
-        return CodesAttr.dynamic() if self.finds_codes else codes_in(self.x.type)
-
-    @property
-    def on_codes(self) -> QuantizedLayer:
-        """The layer on codes that the convolution is for each pixel.
-
-        Raises:
-            VerifyException: it is one of floats.
-        """
-        return layer_on_codes(self)
 
     def verify_(self) -> None:
         _verify_image(self.x)

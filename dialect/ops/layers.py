@@ -24,7 +24,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from ..attributes.activations import ActivationAttr
-from ..attributes.codes import CODE_TENSOR, CodesAttr, code_tensor, codes_in
+from ..attributes.codes import CODE_TENSOR, CodesAttr, code_tensor
 from ..attributes.io_bounds import IoBoundsAttr
 from ..attributes.kernels import KernelAttr
 from ..attributes.partition import PartitionAttr
@@ -37,7 +37,7 @@ from ..tensors import (
 )
 from .axis_maps import AxisMap, AxisPattern, FixedAxes, PatternOp, RowMajor, RowWise, result_type, with_quick_operands
 from .pattern_traits import LayerPatterns
-from .quantized_layers import FOUND_CODES, QuantizedLayer, layer_on_codes, verify_codes
+from .quantized_layers import FOUND_CODES, QuantizedLayer, ReadsCodes, verify_codes
 
 BFLOAT: Final = "bf16"
 """The precision of a layer whose inputs and weights are rounded."""
@@ -56,7 +56,7 @@ class _LinearAxes(AxisPattern):
 
 @with_quick_operands
 @irdl_op_definition
-class LinearOp(PatternOp):
+class LinearOp(ReadsCodes, PatternOp):
     """activation(x weight + bias), row by row: x [..., K], weight [K, N], bias [N], result [..., N].
 
     A layer of `precision` "bf16" rounds x and weight to bfloat16, and sums products in f32; kernels without
@@ -139,25 +139,6 @@ class LinearOp(PatternOp):
     def is_rounded(self) -> bool:
         """Whether inputs are rounded to a `precision`."""
         return self.precision is not None
-
-    @property
-    def finds_codes(self) -> bool:
-        """Whether inputs are rounded to codes that are found at each call."""
-        return self.precision is not None and self.precision.data == FOUND_CODES
-
-    @property
-    def codes(self) -> CodesAttr | None:
-        """The codes of the inputs, None of floats."""
-        return CodesAttr.dynamic() if self.finds_codes else codes_in(self.x.type)
-
-    @property
-    def on_codes(self) -> QuantizedLayer:
-        """The layer as sums of codes.
-
-        Raises:
-            VerifyException: it is one of floats.
-        """
-        return layer_on_codes(self)
 
     @property
     def borders(self) -> tuple[int, ...]:

@@ -109,17 +109,37 @@ class OnEither(Protocol):
         """The codes of what it reads, None of floats."""
         ...
 
+    @property
+    def finds_codes(self) -> bool: ...
 
-def layer_on_codes(op: OnEither) -> QuantizedLayer:
-    """Return a layer as sums of codes.
+    @property
+    def on_codes(self) -> QuantizedLayer: ...
 
-    Raises:
-        VerifyException: it is one of floats.
-    """
-    if op.codes is None or op.times is None:
-        raise VerifyException("expected a layer of codes and a multiplier")
-    name = node_name(op) if isinstance(op, Operation) else ""
-    return QuantizedLayer(name, op.weight, op.bias, op.times, op.codes, op.activation)
+
+class ReadsCodes:
+    """Properties of a linear layer, or of a convolution, which may read codes."""
+
+    @property
+    def finds_codes(self: OnEither) -> bool:
+        """Whether inputs are rounded to codes that are found at each call."""
+        return self.precision is not None and self.precision.data == FOUND_CODES
+
+    @property
+    def codes(self: OnEither) -> CodesAttr | None:
+        """The codes of the inputs, None of floats."""
+        return CodesAttr.dynamic() if self.finds_codes else codes_in(self.x.type)
+
+    @property
+    def on_codes(self: OnEither) -> QuantizedLayer:
+        """The layer as sums of codes, that of each pixel where it is a convolution.
+
+        Raises:
+            VerifyException: it is one of floats.
+        """
+        if self.codes is None or self.times is None:
+            raise VerifyException("expected a layer of codes and a multiplier")
+        name = node_name(self) if isinstance(self, Operation) else ""
+        return QuantizedLayer(name, self.weight, self.bias, self.times, self.codes, self.activation)
 
 
 def verify_codes(op: OnEither) -> None:
@@ -138,7 +158,7 @@ def verify_codes(op: OnEither) -> None:
     if (op.times is None) != (op.codes is None):
         raise VerifyException("expected a multiplier `times` of sums of codes alone")
     if op.times is not None:
-        _verify_parameters(layer_on_codes(op))
+        _verify_parameters(op.on_codes)
 
 
 def _verify_parameters(layer: QuantizedLayer) -> None:

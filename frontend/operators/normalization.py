@@ -232,7 +232,7 @@ def _sums(conversion: Conversion, x: SSAValue) -> SSAValue:
 
 
 def _times(conversion: Conversion, x: SSAValue, count: Size) -> SSAValue:
-    """Return what is that many times as much: a number that is known."""
+    """Return a tensor times a known number."""
     number = conversion.emit_constant(np.array(float(count.coefficient), np.float32), "")
     return conversion.emit(MulOp(x, number)).result
 

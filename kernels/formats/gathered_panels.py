@@ -28,7 +28,7 @@ class PackedSteps(NamedTuple):
     counts: NDArray[np.uint32]
     """[panels]: pairs of steps."""
     heads: NDArray[np.uint32]
-    """[panels, 2, 8]: biases, as floats, and numbers of outputs; those that are missing have the first one's."""
+    """[panels, 2, 8]: biases, as floats, and numbers of outputs; the last panel is filled up with its first output."""
     inputs: NDArray[np.uint16]
     """[steps of all panels, 8]."""
     weights: NDArray[np.float32]

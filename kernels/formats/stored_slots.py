@@ -120,7 +120,7 @@ def _in_halves(values: NDArray[np.int8]) -> Bytes:
 
 
 def _gaps(found: NDArray[np.int64]) -> Bytes:
-    """Return the numbers of zeros before each weight; no weight follows those that fill up the last bytes."""
+    """Return the number of zeros before each weight; zeros that fill up the last bytes have no weight behind them."""
     gaps = np.diff(found, prepend=-1) - 1
     longer = gaps // FOUR_BITS
     count, whole = int(longer.sum()) + len(gaps), 2 * STORED.itemsize

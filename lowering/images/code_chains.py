@@ -170,7 +170,7 @@ def table_of(chain: Sequence[Operation], source: tuple[SSAValue, Stored], target
     known: dict[SSAValue, NDArray[np.float32]] = {value: floats if typed is None else every + typed.least}
 
     def of(operand: SSAValue) -> NDArray[np.float32]:
-        # floats of codes, and codes of what was rounded, have no place in a chain
+        # a conversion between codes and their floats has no place in a chain
         if operand not in known and isinstance(operand.owner, ConvertOp):
             (known[operand],) = evaluate(operand.owner, [of(operand.owner.x)], np.float32)
         return known[operand]

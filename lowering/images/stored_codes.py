@@ -56,7 +56,7 @@ class StoredCodes:
     codes: dict[SSAValue, Stored] = field(default_factory=dict[SSAValue, Stored])
     chains: dict[Operation, tuple[Operation, ...]] = field(default_factory=dict[Operation, tuple[Operation, ...]])
     same: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-    """Floats of codes, and codes of what is rounded to them already, are stored as one value: the other one of it."""
+    """Codes and the floats of these codes are stored as one value: value -> the value that is stored for it."""
 
     @staticmethod
     def of(arguments: Sequence[SSAValue], ops: Sequence[Operation]) -> "StoredCodes":

@@ -235,7 +235,7 @@ class QuantizedStep:
     def emit_rows(self, x: Strided, y: Strided, count: Number) -> None:
         """Emit all layers for `BYTE_ROWS` rows or fewer; rows that are dead behind a stage do not go on.
 
-        Rows of the result lie without gaps, or with those that make whole words of codes.
+        Rows of a result of floats lie without gaps; rows of codes are padded to whole words.
         """
         chain, dropping, buffers = self.chain, dropping_layers(self.op), self._buffers()
         whole, schedule = range(len(chain.layers)), self.op.depth_first if isinstance(self.op, TileOp) else None

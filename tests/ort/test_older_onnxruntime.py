@@ -1,13 +1,13 @@
 """One library for all versions of onnxruntime from 1.17 on, each in an environment of its own."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.ort.deployed_models import ahead_of_time, assert_right, feeds, model
+from tests.support.environments import interpreter_with
 
 RUN = """
 import sys, numpy, onnxruntime
@@ -29,11 +29,7 @@ print("onnxruntime", onnxruntime.__version__)
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["1.17.3", "1.20.1", "1.23.2"])
 def test_the_library_runs_in_an_older_onnxruntime(tmp_path: Path, version: str) -> None:
-    python = tmp_path / "environment" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", python.parent.parent], check=True)
-    packages = [f"onnxruntime=={version}", "numpy<2"]
-    if subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=False).returncode != 0:
-        pytest.skip(f"onnxruntime {version} cannot be installed here")
+    python = interpreter_with(tmp_path, f"onnxruntime=={version}", "numpy<2")
     proto = model()
     proto.ir_version = 8
     for opset in (proto.opset_import[0], proto.functions[0].opset_import[0]):

@@ -1,14 +1,13 @@
 """Engines that run a model on many workers, each with the recipe of its page."""
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.ort.provider_models import MLP, model, plain_session
+from tests.support.environments import interpreter_with
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,14 +90,7 @@ if __name__ == "__main__":
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the engines and redpebble."""
-    known = os.environ.get("REDPEBBLE_ENGINES_PYTHON")
-    if known:
-        return Path(known)
-    found = tmp_path_factory.mktemp("engines") / "environment" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", found.parent.parent], check=True)
-    if subprocess.run([found, "-m", "pip", "install", "--quiet", f"{ROOT}[workers]"], check=False).returncode != 0:
-        pytest.skip("the engines cannot be installed here")
-    return found
+    return interpreter_with(tmp_path_factory.mktemp("engines"), f"{ROOT}[workers]")
 
 
 @pytest.mark.slow

@@ -1,10 +1,11 @@
 """Libraries that make sessions themselves take the provider by its name, each as its page says."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.environments import interpreter_with
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ["torch>=2.6", "sentence-transformers[onnx]==5.7.0", "optimum-onnx==0.1.0", "fastembed==0.9.1"]
@@ -121,10 +122,7 @@ compare(encoder)
 def libraries(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The interpreter of an environment with the libraries and redpebble, and the folder of a sparse encoder."""
     folder = tmp_path_factory.mktemp("libraries")
-    python = folder / "environment" / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", python.parent.parent], check=True)
-    if subprocess.run([python, "-m", "pip", "install", "--quiet", ROOT, *PACKAGES], check=False).returncode != 0:
-        pytest.skip("the libraries cannot be installed here")
+    python = interpreter_with(folder, ROOT, *PACKAGES)
     subprocess.run([python, "-c", MAKE, folder / "encoder"], cwd=folder, check=True)
     return python, folder / "encoder"
 
