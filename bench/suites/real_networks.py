@@ -8,7 +8,7 @@ README.md and docs/index.md, and draws docs/pictures/real-networks.svg. Sessions
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
@@ -36,8 +36,12 @@ from ..results.picture_themes import svg_of
 from ..results.plots import STYLE
 from ..results.target_table import with_table
 
-PAGES: Final = {Path("README.md"): False, Path("docs/index.md"): True}
-"""Pages with the table -> whether times stand in it beside the ratios."""
+README: Final = Path("README.md")
+INDEX: Final = Path("docs/index.md")
+IN_README: Final = frozenset(
+    ("MiniLM, 128 tokens", "BERT, 128 tokens", "GPT-2, next token after 127", "ResNet-50", "MobileNetV2")
+)
+"""Networks in the short table of README, without times; the page of documentation has all of them."""
 PICTURE: Final = Path("docs/pictures/real-networks.svg")
 BATCHES: Final = (1, 8)
 TOLERANCE: Final = 1e-4
@@ -189,8 +193,10 @@ def check_results(title: str, original: Sequence[object], ours: Sequence[object]
             raise ValueError(f"{title}: expected at most {TOLERANCE:.0e} from onnxruntime, got {error:.1e}")
 
 
-def table(rows: Sequence[Measured], *, times: bool = True) -> list[str]:
+def table(rows: Sequence[Measured], where: str, *, times: bool = True) -> list[str]:
     """Return the lines of the table, with times or the ratios alone; a star marks what others disturbed.
+
+    `where` names the machine and the version of onnxruntime.
 
     Where rows of several sparsities are given, each has columns of its own.
     """
@@ -205,7 +211,7 @@ def table(rows: Sequence[Measured], *, times: bool = True) -> list[str]:
         one = next(iter(of_title.values()))
         sizes = f"{one.original_bytes / 1e6:.1f} {TO} {one.our_bytes / 1e6:.1f}"
         lines.append(f"| {title} | {' | '.join(cells)} | {sizes} |")
-    return [*lines, "", _note(rows)]
+    return [*lines, "", _note(rows, where)]
 
 
 def _cell(row: Measured, *, times: bool) -> str:
@@ -218,13 +224,17 @@ def _ms(microseconds: float) -> str:
     return f"{milliseconds:,.0f}" if milliseconds >= 100 else f"{milliseconds:.3g}"
 
 
-def _note(rows: Sequence[Measured]) -> str:
-    machine, threads = describe_machine(), rows[0].threads
-    where = f"{machine['model']}, {threads} thread{'s' if threads > 1 else ''}, onnxruntime {onnxruntime.__version__}"
+def _where(machine: Mapping[str, object]) -> str:
+    return f"{machine['model']} ({machine['cpu']}), onnxruntime {machine['onnxruntime']}"
+
+
+def _note(rows: Sequence[Measured], where: str) -> str:
+    threads = f"{rows[0].threads} thread{'s' if rows[0].threads > 1 else ''}"
     disturbed = "" if all(row.steady for row in rows) else " * others used the machine meanwhile."
     shares = sorted({row.sparsity for row in rows}, reverse=True)
     zeros = " or ".join(f"{100 * share:.0f} %" for share in shares)
-    return f"{zeros} of the weights of linear layers and convolutions are zeros; {where}; fastest rounds.{disturbed}"
+    pruned = f"{zeros} of the weights of linear layers and convolutions are zeros"
+    return f"{pruned}; {where}, {threads}; fastest rounds.{disturbed}"
 
 
 def picture(rows: Sequence[Measured]) -> Figure:
@@ -261,8 +271,10 @@ def main(
 ) -> None:
     """Measure real networks, print the table, and put it where users read it."""
     rows: list[Measured] = []
+    machine = {**describe_machine(), "onnxruntime": onnxruntime.__version__}
     if result is not None:
-        rows = [Measured(**row) for row in json.loads(result.read_text(encoding="utf-8"))["rows"]]
+        content = json.loads(result.read_text(encoding="utf-8"))
+        machine, rows = content["machine"], [Measured(**row) for row in content["rows"]]
     for network, share in product(networks_of(names or []), sparsity or (0.9,)):
         if result is None:
             rows += measure(network, threads, seconds, share)
@@ -270,13 +282,13 @@ def main(
                 *(f"{row.title}, batch {row.batch}: {row.ratio:.2f}x" for row in rows[-2:]), sep="; ", file=sys.stderr
             )
             if output is not None:  # after each network: a long measurement may be ended
-                content = {"machine": describe_machine(), "rows": [asdict(row) for row in rows]}
+                content = {"machine": machine, "rows": [asdict(row) for row in rows]}
                 write_text(output, json.dumps(content, indent=2) + "\n")
     rows = by_ratio(rows)
-    lines = table(rows)
+    lines = table(rows, _where(machine))
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
     if write:
-        publish(rows)
+        publish(rows, _where(machine))
 
 
 def by_ratio(rows: Sequence[Measured]) -> list[Measured]:
@@ -285,10 +297,11 @@ def by_ratio(rows: Sequence[Measured]) -> list[Measured]:
     return sorted(rows, key=lambda row: (-best[row.title], row.title, -row.sparsity, row.batch))
 
 
-def publish(rows: Sequence[Measured]) -> None:
+def publish(rows: Sequence[Measured], where: str) -> None:
     """Put the table into the pages, and draw the picture."""
-    for page, times in PAGES.items():
-        write_text(page, with_table(page.read_text(encoding="utf-8"), "results", table(rows, times=times)))
+    short = [row for row in rows if row.title in IN_README]
+    for page, lines in ((README, table(short, where, times=False)), (INDEX, table(rows, where))):
+        write_text(page, with_table(page.read_text(encoding="utf-8"), "results", lines))
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         write_text(PICTURE, svg_of(picture(rows)))
