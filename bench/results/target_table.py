@@ -1,4 +1,4 @@
-"""The tables of bench/README.md, made from a result of the benchmark: the targets, and the networks of the zoo.
+"""The tables of bench/targets.md, made from a result of the benchmark: the targets, and the networks of the zoo.
 
 `python -m redpebble.bench.results.target_table build/bench.json` prints them and puts each into the page between its
 markers, which name the kind of CPU: the page has the tables of every machine that was measured.
@@ -16,7 +16,7 @@ from ...tools.benching.results import Result, Row, read_result, with_minima
 from ...tools.console.console import console
 from .targets import Check, all_checks, show
 
-README: Final = Path("bench/README.md")
+TARGETS: Final = Path("bench/targets.md")
 
 
 def target_lines(result: Result) -> list[str]:
@@ -93,7 +93,7 @@ def with_table(page: str, name: str, lines: Sequence[str]) -> str:
 
 def main(
     result: Annotated[Path, typer.Argument(help="What `make bench` wrote.")],
-    readme: Annotated[Path, typer.Option(help="The page that gets the tables.")] = README,
+    page: Annotated[Path, typer.Option(help="The page that gets the tables.")] = TARGETS,
     *,
     minima: Annotated[bool, typer.Option(help="Compare the fastest rounds, not the medians.")] = False,
     write: Annotated[bool, typer.Option(help="Change the page.")] = True,
@@ -105,13 +105,13 @@ def main(
     tables = {targets: target_lines(measured), networks: zoo_lines(measured)}
     if minima:
         tables[targets].insert(0, "Of the fastest rounds instead of the medians, as others used the machine.")
-    page = readme.read_text(encoding="utf-8") if write else ""
+    text = page.read_text(encoding="utf-8") if write else ""
     for name, lines in tables.items():
         console.print("\n".join(lines), highlight=False, soft_wrap=True)
-        page = with_table(page, name, lines) if write else page
+        text = with_table(text, name, lines) if write else text
     if write:
-        with replacing(readme) as file:
-            file.write(page.encode())
+        with replacing(page) as file:
+            file.write(text.encode())
 
 
 if __name__ == "__main__":
