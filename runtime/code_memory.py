@@ -16,7 +16,7 @@ from ..lowering.code_key import code_key
 from ..lowering.cpu_target import CpuTarget
 from ..lowering.shared_code import SharedCode, lower_to_share
 from .jit import emit_object
-from .memory import aligned_copy
+from .memory import aligned_copies
 from .store.artefact import Artefact
 from .store.cache import cache_key
 from .store.checked_file import kept
@@ -59,7 +59,7 @@ class CodeMemory:
             image = _object_of(program.llvm_ir, cpu, folder)
             if key is not None:
                 self._keep(_Key(key, cpu), _Known(shared, image))
-        return Artefact(replace(program, llvm_ir="", constants=tuple(map(aligned_copy, program.constants))), image)
+        return Artefact(replace(program, llvm_ir="", constants=aligned_copies(program.constants)), image)
 
     def _keep(self, key: _Key, known: _Known) -> None:
         while len(self._known) >= MOST_KEPT_CODES:

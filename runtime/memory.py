@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any, Final, cast
 
 import numpy as np
@@ -15,6 +16,12 @@ from numpy.typing import NDArray
 from ..lowering.llvm.values import ALIGNMENT
 
 MemoryBlock = NDArray[np.uint8]
+
+FETCHED_AHEAD: Final = 4096
+"""Bytes that kernels fetch ahead of the weights that they read."""
+
+LARGE: Final = 1 << 18
+"""Bytes of weights from which on it does not matter what stands behind them."""
 
 FLOAT32: Final = np.dtype(np.float32)
 """The type of nearly all arrays: numpy has one object for it."""
@@ -47,9 +54,32 @@ def aligned_copy(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Return the array itself, of any shape, where it starts at a cache line, else a copy that does."""
     if address_of(array) % ALIGNMENT == 0 and array.flags.c_contiguous:
         return array
-    target = aligned_bytes(array.nbytes)[: array.nbytes].view(array.dtype).reshape(array.shape)
-    target[...] = array
-    return target
+    return _copied(array, aligned_bytes(array.nbytes)[: array.nbytes])
+
+
+def aligned_copies(arrays: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.generic], ...]:
+    """Return arrays that start at a cache line, each itself or a copy; small ones lie together, in memory that is there.
+
+    Kernels fetch weights ahead, and beyond the last one. Where no page is, every try walks the page table: small dense
+    layers took 1.3 to 3 times as long, in some processes.
+    """
+    starts = list(accumulate((_room_of(array) for array in arrays), initial=0))
+    together = aligned_bytes(starts[-1] + FETCHED_AHEAD)
+    together[starts[-1] :] = 0
+    return tuple(
+        _copied(array, together[start : start + array.nbytes]) if _room_of(array) else aligned_copy(array)
+        for array, start in zip(arrays, starts[:-1], strict=True)
+    )
+
+
+def _room_of(array: NDArray[np.generic]) -> int:
+    return -(-array.nbytes // ALIGNMENT) * ALIGNMENT if array.nbytes < LARGE else 0
+
+
+def _copied(array: NDArray[np.generic], target: MemoryBlock) -> NDArray[np.generic]:
+    copy = target.view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def address_of(array: NDArray[np.generic]) -> int:

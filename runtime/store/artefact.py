@@ -43,7 +43,7 @@ from ...lowering.program import (
     TileTime,
 )
 from ..jit import missing_features
-from ..memory import aligned_bytes
+from ..memory import FETCHED_AHEAD, aligned_bytes
 
 MAGIC = b"pebble\x00\x02"
 NUMBERS = struct.Struct("<QQ")
@@ -126,9 +126,11 @@ def sealed_in(file: RawIOBase, name: str) -> "Sealed":
     """
     size = os.fstat(file.fileno()).st_size
     try:
-        data = aligned_bytes(size)[:size]
+        room = aligned_bytes(size + FETCHED_AHEAD)
     except MemoryError as error:
         raise ArtefactError(f"{name} has {size} bytes, more than there is memory") from error
+    # weights are at the end, and kernels fetch ahead: see `aligned_copies`
+    data, room[size:] = room[:size], 0
     checksum = begin = 0
     while begin < size:
         # what was just read is still in the core's cache
