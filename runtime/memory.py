@@ -58,7 +58,7 @@ def aligned_copy(array: NDArray[np.generic]) -> NDArray[np.generic]:
 
 
 def aligned_copies(arrays: Sequence[NDArray[np.generic]]) -> tuple[NDArray[np.generic], ...]:
-    """Return arrays that start at a cache line, each itself or a copy; small ones lie together, in memory that is there.
+    """Return arrays that start at a cache line, each itself or a copy; small ones together, in memory that is there.
 
     Kernels fetch weights ahead, and beyond the last one. Where no page is, every try walks the page table: small dense
     layers took 1.3 to 3 times as long, in some processes.

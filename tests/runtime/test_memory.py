@@ -15,8 +15,6 @@ def test_small_arrays_lie_together_with_memory_behind_them() -> None:
         assert address_of(copy) % ALIGNMENT == 0 or not array.size
     small = [copy for copy in copies if 0 < copy.nbytes < LARGE]
     assert np.diff([address_of(copy) for copy in small]).tolist() == [ALIGNMENT, 2 * ALIGNMENT]
-    block: object = small[-1]
-    while isinstance(block, np.ndarray) and isinstance(block.base, np.ndarray):
-        block = block.base
+    block = small[-1].base
     assert isinstance(block, np.ndarray)
     assert address_of(block) + block.nbytes >= address_of(small[-1]) + FETCHED_AHEAD
