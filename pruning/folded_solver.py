@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..foundation.log import LOG
 from ..runtime.memory import return_free_memory
 from .losses import Loss, Losses, Outputs
 from .runs.folds import Split
@@ -101,6 +102,7 @@ class FoldedSolver:
         total = sum(density < 1 for density in densities.values())
         for one in solver.solve(densities):
             layers[one.layer.name] = one
+            LOG.info("%s %d of %d: %s loses %.2f %% alone", what, len(layers), total, one.layer.name, 100 * one.loss)
             return_free_memory()
             self.watch(what, len(layers), total)
         return layers

@@ -49,7 +49,7 @@ from .report import MethodTrial, Pruned, PrunedLayer, PruneReport, method_trials
 from .report import densities_of as trial_densities
 from .runs.calibration_data import batches_of
 from .runs.call_sizes import CallSizes
-from .runs.folds import Split, shuffled, split_batches
+from .runs.folds import Split, shuffled, spared_batches, split_batches
 from .runs.layer_times import LayerClock
 from .runs.segments import SegmentedModel
 from .runs.timing import MeasuredTimes, ModelClock, feeds_with_rows
@@ -270,8 +270,11 @@ def pruned(
     options: PruneOptions,
     watch: Watch | None = None,
     loss: Loss = variance_lost,
+    judged: Feeds | None = None,
 ) -> Pruned:
     """Return the result of `prune`, by options; `loss` may be any distance of outputs from those of the dense model.
+
+    It is that of the samples `judged`, which no weight is fitted to; without them, of some of `feeds`.
 
     Raises:
         ModelError: as `prune`.
@@ -285,10 +288,13 @@ def pruned(
             feeds, labels = shuffled(cast("Feeds", feeds), options.labels, options.seed)
             options = replace(options, labels=labels)
         batches = batches_of(model.proto.graph, feeds)
-        # where more is done than to solve, or that takes long, it is done once
-        is_quick = sum(layer.size for layer in model.layers) <= FOLDED_WEIGHTS
-        is_folded = is_quick and not options.finetune and options.precision == "f32"
-        split = split_batches(model.proto.graph, batches, options.seed, folded=is_folded)
+        if judged is not None:
+            split = spared_batches(batches, batches_of(model.proto.graph, judged))
+        else:
+            # where more is done than to solve, or that takes long, it is done once
+            is_quick = sum(layer.size for layer in model.layers) <= FOLDED_WEIGHTS
+            is_folded = is_quick and not options.finetune and options.precision == "f32"
+            split = split_batches(model.proto.graph, batches, options.seed, folded=is_folded)
         return _Pruning(model, split, options, watch or _unwatched, loss).run()
 
 

@@ -57,6 +57,9 @@ class LayerSolver:
             layers = [one for one in self.trace.model.segments[self.trace.done].layers if one.name in left]
             yield from self._stage(layers, densities)
             left -= {layer.name for layer in layers}
+            if not left:
+                # what is behind the last layer takes long: of a decoder it is the head, and all logits
+                return
             if layers and self.original is None:
                 self.original = self.trace.branch()
             if self.original is not None:

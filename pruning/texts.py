@@ -14,8 +14,11 @@ Ids = NDArray[np.int64]
 WINDOW: Final = 256
 """Tokens that a model sees at once."""
 
-MOST_FITTED, MOST_HELD_OUT = 256, 32
+MOST_FITTED, MOST_HELD_OUT = 64, 32
 """Windows of either kind, at most, chosen at random."""
+
+JUDGED: Final = 8
+"""Held-out windows whose logits are compared, all at once: there are a vocabulary of them for each token."""
 
 SPARED: Final = 8
 """One file of so many is held out, or so large a part of a single one."""

@@ -224,13 +224,16 @@ def show_pruned(
     """Print the report of a pruned model with a line on its quality, and write it where it is wanted, `more` in it."""
     report = result.report
     console.print(str(report), highlight=False)
-    if report.estimate.caution:
+    is_folder = files.model.is_dir()
+    # a folder is judged by its texts: of few windows they have many tokens
+    if report.estimate.caution and not is_folder:
         console.print(f"warning: {report.estimate.caution}", highlight=False)
-    console.print(
-        f"{byte_text(4 * report.parameters)} of weights -> {byte_text(report.bytes)} that kernels read; quality a "
-        f"million weights {report.dense_efficiency:.3g} -> {report.parameter_efficiency:.3g}",
-        highlight=False,
-    )
+    if options.precision != "int4":
+        console.print(
+            f"{byte_text(4 * report.parameters)} of weights -> {byte_text(report.bytes)} that kernels read; quality a "
+            f"million weights {report.dense_efficiency:.3g} -> {report.parameter_efficiency:.3g}",
+            highlight=False,
+        )
     if quality:
         console.print(quality, highlight=False)
     console.print(_table(report))
@@ -238,7 +241,7 @@ def show_pruned(
         console.print(report.obstacle, highlight=False)
     if report.measured.speedup < 1:
         console.print("slower than the dense model, which is as good: ask for a speedup, or for more zeros")
-    console.print(_next_step(files.output, options.precision), highlight=False, soft_wrap=True)
+    console.print(_next_step(files, options.precision), highlight=False, soft_wrap=True)
     if files.report is not None and options.compares:
         write_text(files.report, prune_page(files.model.name, report, f"redpebble {shlex.join(sys.argv[1:])}"))
     else:
@@ -256,8 +259,13 @@ def _task_quality(
     return task_quality(files.model, result.model, feeds, labels, metric)
 
 
-def _next_step(output: Path, precision: str) -> str:
+def _next_step(files: PruneFiles, precision: str) -> str:
     """Return where the file is fast, and what makes it small: zeros are stored until it is optimized."""
+    output = files.output
+    if files.model.is_dir():
+        folder = output.parent
+        command = ["redpebble", "optimize", str(folder), f"{folder}-fast", "--library"]
+        return f"fast in onnxruntime-genai once it is optimized:\n  {shlex.join(command)}"
     if precision == "int8":
         return f"fast and small as it is, in redpebble.session({str(output)!r})"
     small = output.with_name(f"{output.stem}-optimized{output.suffix}")

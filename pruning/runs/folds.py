@@ -66,12 +66,23 @@ def shuffled(
     return {name: value[order] for name, value in feeds.items()}, None if labels is None else labels[order]
 
 
+def spared_batches(fitted: Sequence[Feeds], judged: Sequence[Feeds]) -> Split:
+    """Return the parts of data of which somebody else has spared some."""
+    counts = [_count(batch) for batch in (*fitted, *judged)]
+    is_held_out = np.repeat([False] * len(fitted) + [True] * len(judged), counts)
+    return Split([*fitted, *judged], [Fold(fitted, judged)], is_held_out)
+
+
+def _count(batch: Feeds) -> int:
+    return min((len(value) for value in batch.values() if value.ndim), default=1)
+
+
 def split_batches(graph: onnx.GraphProto, batches: Sequence[Feeds], seed: int, *, folded: bool) -> Split:
     """Return the parts of the data; whole batches are judged where their size is fixed.
 
     Where it is not `folded`, a part is held out of few samples, too.
     """
-    counts = [min((len(value) for value in batch.values() if value.ndim), default=1) for batch in batches]
+    counts = list(map(_count, batches))
     is_free, total = _is_free(graph, batches, counts), sum(counts)
     units = total if is_free else len(batches)
     order = np.random.default_rng(seed).permutation(units)

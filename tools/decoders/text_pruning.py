@@ -16,7 +16,7 @@ from ...models.exports.genai_decoders import run_builder
 from ...ort.any_model import session
 from ...pruning.options import PruneOptions
 from ...pruning.prune import pruned
-from ...pruning.texts import perplexity, windows_of
+from ...pruning.texts import JUDGED, perplexity, windows_of
 from ...verification.decoder_inputs import DecoderInputs
 from ...verification.oracle import Oracle, session_options
 from ..console.progress_bar import progress_bar
@@ -50,14 +50,15 @@ def prune_folder(files: PruneFiles, options: PruneOptions) -> None:
             raise ValueError(f"{folder.model}: expected a decoder of input_ids and past keys and values, got others")
         options = replace(options, keep=(*options.keep, *_heads(model)))
         with progress_bar() as watch:
-            result = pruned(folder.model, inputs.feeds(windows.fitted), options, watch)
+            judged = inputs.feeds(windows.held_out[:JUDGED])
+            result = pruned(folder.model, inputs.feeds(windows.fitted), options, watch, judged=judged)
         with working("measuring the perplexity of", folder.model):
             before = perplexity(Oracle(folder.model, options.threads).run, inputs, windows.held_out)
             after_session = Oracle.of(lambda: session(result.model, session_options(options.threads)))
             after = perplexity(after_session.run, inputs, windows.held_out)
         target.mkdir(exist_ok=True)
-        result.save(target / folder.decoder, external_data=True)
         copy_others(folder.path, target, {folder.decoder, *files_of(model)})
+        result.save(target / folder.decoder, external_data=True)
     perplexities = {"before": before, "after": after, "tokens": int(windows.held_out[:, 1:].size)}
     held = f"{len(windows.held_out)} windows of {windows.held_out.shape[1]} tokens that nothing was fitted to"
     told = f"perplexity {before:.4g} -> {after:.4g}, on {held}"

@@ -7,7 +7,15 @@ import onnx
 import pytest
 
 from redpebble.pruning.runs.calibration_data import Feeds
-from redpebble.pruning.runs.folds import FOLDS, LEAST_SAMPLES, MANY_SAMPLES, Split, shuffled, split_batches
+from redpebble.pruning.runs.folds import (
+    FOLDS,
+    LEAST_SAMPLES,
+    MANY_SAMPLES,
+    Split,
+    shuffled,
+    spared_batches,
+    split_batches,
+)
 
 TEXT = """<ir_version: 8, opset_import: ["" : 17]> one (int64[batch, 3] ids) => (int64[batch, 3] y) { y = Abs(ids) }"""
 GRAPH = onnx.parser.parse_model(TEXT).graph
@@ -85,3 +93,12 @@ def test_samples_are_shuffled_with_their_labels() -> None:
     # what does not belong together is refused later
     assert shuffled({"x": x, "z": x[1:]}, None, 3)[0]["x"] is x
     assert shuffled({"x": x}, labels[1:], 3)[0]["x"] is x
+
+
+def test_samples_that_somebody_else_has_spared_are_judged_by() -> None:
+    ours, theirs = batches(7, 3), batches(2, 2)
+    found = spared_batches(ours, theirs)
+    assert found.fitted is ours
+    assert found.folds[0].judged is theirs
+    assert found.is_spared
+    assert found.is_held_out.nonzero()[0].tolist() == [7, 8]

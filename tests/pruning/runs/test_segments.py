@@ -9,6 +9,9 @@ from redpebble.models import zoo
 from redpebble.pruning.runs.hessians import layer_inputs
 from redpebble.pruning.runs.segments import SegmentedModel
 from redpebble.pruning.runs.traces import Trace
+from redpebble.pruning.solve_layers import LayerSolver
+from redpebble.pruning.solving.methods import METHODS
+from redpebble.pruning.solving.structures import structure_of
 from redpebble.pruning.source_model import SourceModel
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle
@@ -70,3 +73,13 @@ def test_values_are_read_by_graphs_inside_of_nodes() -> None:
     np.testing.assert_allclose(
         trace.finish(source.dense)[0]["y"], Oracle(ir.from_proto(model)).run(feeds)[0], rtol=1e-5
     )
+
+
+def test_nothing_behind_the_last_layer_to_prune_is_run() -> None:
+    source = SourceModel.read(branched_network(), ())
+    trace = Trace.start(SegmentedModel.of(source.proto, source.layers, 1), [{"x": samples(100)}])
+    solver = LayerSolver(trace, source.dense, METHODS["wanda"], structure_of("equal"))
+    solved = list(solver.solve({"left": 0.5, "right": 0.5, "deep": 1.0}))
+    assert [one.layer.name for one in solved] == ["left", "right"]
+    assert "sum" not in trace.batches[0]
+    assert trace.done == 1
