@@ -7,6 +7,7 @@ from typing import Final
 from .family import KernelFamily
 from .formats import (
     bfloat_pairs,
+    code_bits,
     code_slots,
     count_blocks,
     dense_outputs,
@@ -32,6 +33,7 @@ _ALL: Final = (
     gathered_panels.FAMILY,
     bfloat_pairs.FAMILY,
     code_slots.FAMILY,
+    code_bits.FAMILY,
 )
 
 FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType({family.name: family for family in _ALL})

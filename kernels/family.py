@@ -121,6 +121,8 @@ class KernelFamily:
     rounds: Literal["", "bf16", "groups"] = ""
     """Values that it rounds: inputs and weights to bfloat16, for layers of that precision on CPUs with its products;
     or groups of inputs to integers of eight bits, for weights that are codes; empty where nothing."""
+    places_bytes: bool = False
+    """Whether its code needs instructions that place bytes by a mask and multiply them: see `Machine.places_bytes`."""
     block_rule: BlockRule | None = None
     """The rule by which it cuts inputs into blocks, if it does."""
     prices: Mapping[int, tuple[float, ...]] = field(default_factory=dict[int, tuple[float, ...]])

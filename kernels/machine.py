@@ -48,6 +48,8 @@ class Machine:
     """Bytes of the whole last-level cache, behind which is memory."""
     bfloat: bool = False
     """Whether it has instructions for products of bfloat16."""
+    places_bytes: bool = False
+    """Whether it has instructions that place bytes by a mask (VBMI2) and add products of bytes (VNNI), 64 at once."""
     examples: Examples = field(default_factory=Examples)
     """Layers on which kernels were measured, which correct what is predicted of those nearby."""
 
@@ -102,6 +104,7 @@ class MachineOptions:
     prices: str = DEFAULT_PRICES
     shared_bytes: int = Machine.shared_bytes
     bfloat: bool = Machine.bfloat
+    places_bytes: bool = Machine.places_bytes
     examples: tuple[str, ...] = ()
     """Layers that were measured on the machine, see `Examples`."""
 
@@ -119,5 +122,5 @@ class MachineOptions:
         """
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
         reading = (self.l3_ns, self.dram_ns)
-        rest = self.prices, self.shared_bytes, self.bfloat, Examples(self.examples)
+        rest = self.prices, self.shared_bytes, self.bfloat, self.places_bytes, Examples(self.examples)
         return Machine(self.lanes, *sizes, *reading, *rest)

@@ -72,6 +72,11 @@ class CpuTarget:
         return self.has_avx512 and "avx512bf16" in self.extensions
 
     @property
+    def places_bytes(self) -> bool:
+        """Whether there are instructions that place 64 bytes by a mask, and that add their products."""
+        return self.has_avx512 and {"avx512bw", "avx512vbmi2", "avx512vnni"} <= self.extensions
+
+    @property
     def has_avx512(self) -> bool:
         """Whether vectors of 16 floats and 32 registers may be used."""
         return self.lanes >= 16

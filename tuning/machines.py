@@ -71,11 +71,11 @@ def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
 def _machine_with(target: CpuTarget) -> Machine:
     """Return a machine of which nothing is known but what it can do."""
     if not target.has_bfloat:
-        return Machine(lanes=target.lanes)
+        return Machine(lanes=target.lanes, places_bytes=target.places_bytes)
     l3_ns, dram_ns = STREAMS[BFLOAT_PRICES]
     examples = built_in_examples(BFLOAT_PRICES, target.lanes)
     known = Machine(target.lanes, prices=BFLOAT_PRICES, l3_ns=l3_ns, dram_ns=dram_ns, bfloat=True, examples=examples)
-    return replace(known, l2_bytes=BFLOAT_L2_BYTES)
+    return replace(known, l2_bytes=BFLOAT_L2_BYTES, places_bytes=target.places_bytes)
 
 
 def measured_before(folder: Path) -> Machine | None:
@@ -83,7 +83,7 @@ def measured_before(folder: Path) -> Machine | None:
     known = recalled_machine(folder, machine_name(host_target()))
     if known is None or known.machine.lanes != host_target().lanes:
         return None
-    return replace(known.machine, bfloat=host_target().has_bfloat)
+    return replace(known.machine, bfloat=host_target().has_bfloat, places_bytes=host_target().places_bytes)
 
 
 def calibrate(folder: Path | None = None, probes: Sequence[int] = PROBES) -> Machine:
@@ -175,8 +175,9 @@ def of_this_cpu(lanes: int) -> Machine:
     """Return a machine with the prices and the caches of this one, as far as these are known."""
     prices = prices_of_cpu()
     l3_ns, dram_ns = STREAMS[prices]
-    bfloat = host_target().has_bfloat and lanes == host_target().lanes
-    machine = Machine(lanes, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns, bfloat=bfloat)
+    host = host_target()
+    bfloat, places_bytes = (lanes == host.lanes and can for can in (host.has_bfloat, host.places_bytes))
+    machine = Machine(lanes, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns, bfloat=bfloat, places_bytes=places_bytes)
     sizes = cache_sizes()
     if sizes is None or not 0 < sizes.l1 <= sizes.l2:
         return machine

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ...kernels.formats import code_slots
+from ...kernels.families import FAMILIES
 from ...kernels.work import Layer, Tile
 from ...sparse.csr import CONNECTION_BYTES
 from ..ops.constants import SparseConstantOp, constant_array
@@ -69,9 +69,9 @@ def _weight_bytes(op: LinearOp | Conv2dOp, family: str = "") -> float:
     owner = op.weight.owner
     if not isinstance(owner, SparseConstantOp):
         return 4.0 * inputs * outputs
-    if family == code_slots.FAMILY.name:
+    if family in FAMILIES and FAMILIES[family].rounds == "groups":
         counts = np.diff(owner.weight.pointers)
-        return code_slots.work(Layer(inputs, counts), ANY_TILE).stream_bytes
+        return FAMILIES[family].work(Layer(inputs, counts), ANY_TILE).stream_bytes
     return float(CONNECTION_BYTES * connection_count(op))
 
 

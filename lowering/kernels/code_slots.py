@@ -138,7 +138,7 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
 
 def emit_apart(code: Code, form: LinearForm) -> ir.Function:
     """Return the same with three more arguments: the rows, and how many values rows of x and y are apart."""
-    rounding = _rounding_function(code)
+    rounding = rounding_function(code)
     # where bytes are looked up one by one, more rows are not worth their code
     at_once = AT_ONCE if _has_lookup(code.target) else 1
     panels = {rows: _panel_function(code, form, rows) for rows in range(1, at_once + 1)}
@@ -207,7 +207,7 @@ def _panel_at(arrays: _Arrays, index: Number) -> _PanelArrays:
     )
 
 
-def _rounding_function(code: Code) -> ir.Function:
+def rounding_function(code: Code) -> ir.Function:
     """Return the function `void (x, codes, scales, surplus, inputs, units, inputs of a unit)` for one row."""
 
     @code.kernel("code_slots_rounding")

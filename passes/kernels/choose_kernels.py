@@ -181,7 +181,8 @@ def _of_few_bytes(times: LayerTimes, lanes: int) -> str | None:
     other code reads these weights: there it is taken whatever it costs.
     """
     known = {width: times.measured.get(width, times.predicted[width]) for width in WIDTHS}
-    family = next((name for name in known[1] if FAMILIES[name].rounds == "groups"), None)
+    small = [name for name in known[1] if FAMILIES[name].rounds == "groups"]
+    family = min(small, key=known[1].__getitem__, default=None)
     if family is None or lanes == LEAST_LANES:
         return family
     worth = {width: WORTH_FLOATS if width == 1 else WORTH_A_COPY for width in WIDTHS}

@@ -12,40 +12,10 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
-from tests.support.few_bits import Doubles, FewBits
-from tests.support.few_bits_layers import constant_of, layer
-from tests.support.lowering_modules import Floats, each_target, native, object_of
+from tests.support.few_bits_layers import CASES, constant_of, layer, rounded_product
+from tests.support.lowering_modules import each_target, native, object_of
 
 RELU = ActivationAttr("relu")
-
-CASES = {
-    "symmetric": FewBits(96, 40, has_bias=True, accuracy=4),
-    "groups of 16, odd outputs": FewBits(80, 21, size=16, accuracy=4),
-    "groups of 64, a part of a unit": FewBits(200, 7, size=64, zeros=0.5, accuracy=4),
-    "groups of 128, less than one": FewBits(70, 33, size=128, accuracy=4),
-    "zeros, dense": FewBits(100, 16, has_zeros=True, zeros=0.0, accuracy=4),
-    "zeros, sparse": FewBits(260, 35, has_zeros=True, zeros=0.9, accuracy=4, has_bias=True),
-    "zeros alone": FewBits(64, 20, zeros=1.0, accuracy=4),
-    "all weights of some blocks": FewBits(229, 35, zeros=0.6, accuracy=4),
-    "all weights of all blocks, groups of 16": FewBits(100, 37, size=16, zeros=0.0, accuracy=4, has_bias=True),
-    "two of four": FewBits(203, 35, of_four=2, accuracy=4, has_bias=True),
-    "one of each": FewBits(1, 1, zeros=0.0, accuracy=4),
-}
-
-
-def rounded_product(case: FewBits, x: Floats) -> Doubles:
-    """The product of inputs that are rounded in units of 32 or 16."""
-    size = min(32, case.size) if np.abs(case.weight).max(initial=0) else 16
-    codes, _, zeros = case.parts
-    if size == 32 and case.has_zeros:
-        steps = np.abs(codes.astype(int) - zeros.repeat(case.size, axis=1))[:, : case.inputs]
-        steps = np.pad(steps, ((0, 0), (0, -case.inputs % 32))).reshape(case.outputs, -1, 32).sum(axis=2)
-        size = 16 if steps.max() > 257 else 32
-    padded = np.pad(x, ((0, 0), (0, -case.inputs % size))).reshape(len(x), -1, size)
-    scales = (np.abs(padded).max(axis=2, keepdims=True, initial=0) / np.float32(127)).astype(np.float32)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rounded = np.where(scales > 0, np.rint(padded / scales), 0).astype(np.float64) * scales
-    return rounded.reshape(len(x), -1)[:, : case.inputs] @ case.weight + case.bias
 
 
 @each_target

@@ -1,0 +1,88 @@
+"""Codes that are placed by masks: run here by functions that do what the instructions for it do."""
+
+import numpy as np
+import pytest
+
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.kernels.family import LayerWeights
+from redpebble.kernels.formats.code_bits import FAMILY, pack
+from redpebble.kernels.formats.code_slots import PASS_ROWS
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import candidates
+from redpebble.kernels.work import Layer
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.driver import lower
+from redpebble.runtime.jit import missing_features
+from redpebble.runtime.network import Network
+from tests.support.few_bits import FewBits
+from tests.support.few_bits_layers import CASES, constant_of, layer, rounded_product, weights_of
+from tests.support.lowering_modules import HERE, native, object_of
+from tests.support.software_instructions import native_in_software
+
+TARGET = CpuTarget.from_features("x86-64", f"{CpuTarget.avx512vnni().features},+avx512vbmi2,+popcnt")
+
+SOME = ("groups of 64, a part of a unit", "zeros, sparse", "all weights of all blocks, groups of 16")
+
+
+def network_of(case: FewBits, activation: ActivationAttr | None = None) -> Network:
+    """The layer as code that this machine runs, with the instructions where it has them."""
+    module = layer(constant_of(case), case.bias, activation, FAMILY)
+    if not missing_features(TARGET):
+        return native(module, TARGET)
+    return native_in_software(module, TARGET, next(iter(HERE.values())))
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
+def test_results_are_those_of_rounded_inputs(name: str) -> None:
+    case = CASES[name]
+    network = network_of(case)
+    for rows in (0, 1, 3, 7, PASS_ROWS + 1, 60):
+        x = np.random.default_rng(rows).standard_normal((rows, case.inputs), dtype=np.float32)
+        (result,) = network.run(None, {"x0": x})
+        expected = rounded_product(case, x, most_of_unit=None)
+        # an input between two integers may become either
+        np.testing.assert_allclose(result, expected, rtol=1e-3, atol=2e-3 * max(1.0, np.abs(expected).max(initial=0)))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_leaves_a_row_undefined_and_no_other(odd: float) -> None:
+    case = CASES["zeros, sparse"]
+    network = network_of(case, ActivationAttr("relu"))
+    x = np.random.default_rng(1).standard_normal((5, case.inputs), dtype=np.float32)
+    (before,) = network.run(None, {"x0": x})
+    assert before.min() == 0
+    x[2, 17] = odd
+    (after,) = network.run(None, {"x0": x})
+    # a rectified NaN is NaN, as in onnxruntime
+    assert np.isnan(after[2]).all()
+    np.testing.assert_array_equal(np.delete(after, 2, axis=0), np.delete(before, 2, axis=0))
+
+
+@pytest.mark.parametrize(("zeros", "most"), [(0.5, 0.44), (0.8, 0.29), (0.9, 0.24)])
+def test_weights_take_few_bytes(zeros: float, most: float) -> None:
+    case = FewBits(2048, 256, zeros=zeros, accuracy=4)
+    assert sum(array.nbytes for array in pack(weights_of(case))) < most * case.inputs * case.outputs
+
+
+def test_floats_are_refused() -> None:
+    case = CASES["symmetric"]
+    with pytest.raises(ValueError, match="expected codes with a scale for each group of inputs, got floats"):
+        FAMILY.pack(LayerWeights(constant_of(case).weight, case.bias))
+
+
+def test_only_cpus_with_the_instructions_run_it() -> None:
+    known = Layer(64, np.full(64, 8, dtype=np.int64), grouped=True)
+    assert FAMILY.name in candidates(known, 1, Machine(places_bytes=True))
+    assert FAMILY.name not in candidates(known, 1, Machine())
+    assert TARGET.places_bytes
+    assert not CpuTarget.zen4().places_bytes
+
+
+def test_code_for_these_cpus_is_made() -> None:
+    case = CASES["symmetric"]
+    llvm_ir = lower(layer(constant_of(case), case.bias, None, FAMILY), TARGET).llvm_ir
+    assert "expand.v64i8" in llvm_ir
+    assert "vpdpbusd" in llvm_ir
+    assert object_of(llvm_ir, TARGET)
