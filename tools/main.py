@@ -380,7 +380,15 @@ def bench(
     Engines run in turn; medians, and ratios to onnxruntime, are shown: of the fastest calls where others disturbed.
     `session` is redpebble.session, which runs every model; `native` is redpebble.compile, without onnxruntime, which
     runs models that are covered from end to end.
+
+    A folder of onnxruntime-genai: tokens a second of prompts and of steps behind 128 and 1024 tokens. --against takes
+    other folders, genai, and int8 and int4, which onnxruntime's quantizers make.
     """
+    if model.is_dir():
+        from .decoders.decoder_bench import DecoderBenchPlan, bench_folder
+
+        bench_folder(model, DecoderBenchPlan(words(against), numbers(threads), seconds), report)
+        return
     from ..verification.feeds import InputChoice
     from ..verification.measuring import Budget
     from .benching.model_bench import OURS, BenchPlan

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+import onnxruntime
 import pytest
 
 import redpebble
@@ -114,3 +115,33 @@ def test_onnxruntime_genai_generates_the_same_tokens_with_our_library_and_withou
     after = redpebble.counters()
     made = sum(after[key] - before[key] for key in ("networks_compiled", "networks_from_cache"))
     assert made == SIZES["num_hidden_layers"] + 1
+
+
+@pytest.mark.slow
+def test_bench_of_a_folder_is_a_table_of_tokens_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, report = write_folder(tmp_path / "in"), tmp_path / "r.json"
+    words = ("--seconds", "0", "--report", str(report))
+    assert command("bench", source, "--against", f"{source},int4", *words) == 0
+    header, rule, *rows, machine = capsys.readouterr().out.splitlines()
+    # the model takes 256 tokens
+    cases = ["prefill 128", "prefill 254", "decode behind 128", "decode behind 254"]
+    assert header == f"| in, tokens a second | threads | {' | '.join(cases)} |"
+    assert len(rule.split("|")) == len(header.split("|"))
+    engines = [
+        "redpebble",
+        "onnxruntime, the same file",
+        f"onnxruntime, {source}",
+        "onnxruntime, int4 by its quantizer",
+    ]
+    assert [row.split(" | ")[0] for row in rows] == [f"| {engine}" for engine in engines]
+    assert rows[1].count("(1.00x)") == len(cases)
+    assert f"onnxruntime {onnxruntime.__version__}" in machine
+    found = json.loads(report.read_text())["rows"]
+    assert [one["engine"] for one in found] == engines
+    assert all(one[case] > 0 for one in found for case in cases)
+
+
+def test_bench_of_a_folder_refuses_what_it_does_not_know(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = write_folder(tmp_path / "in")
+    assert command("bench", source, "--against", "int7") == 2
+    assert "against: expected a folder, int8, int4 or genai, got 'int7'" in capsys.readouterr().err

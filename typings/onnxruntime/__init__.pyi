@@ -56,15 +56,21 @@ class NodeArg:
 
 class IOBinding:
     def bind_cpu_input(self, name: str, arr_on_cpu: NDArray[Any]) -> None: ...
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None: ...
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None: ...
     def bind_output(
         self,
         name: str,
-        device_type: str,
-        device_id: int,
-        element_type: object,
-        shape: Sequence[int],
-        buffer_ptr: int,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: object = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
     ) -> None: ...
+
+class OrtValue:
+    @staticmethod
+    def ortvalue_from_numpy(numpy_obj: NDArray[Any]) -> OrtValue: ...
 
 class InferenceSession:
     def __init__(
