@@ -10,11 +10,13 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from .ops.axis_maps import AxisMap, axis_map_of
 from .ops.foreign import INTEGERS, ForeignOp
 from .ops.graphs import EdgeListOp
+from .ops.image_network import ImageNetworkOp
+from .ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, fewest_windows, is_open
 from .ops.movement import INFERRED, ReshapeOp, TargetShapeAttr
 from .ops.sparse_network import SparseNetworkOp
 from .ops.tile import TileOp
 from .provenance import texts_of
-from .symbolic_sizes import DIMS, SUM, Size, SymbolicShape, broadcast, product, sum_of
+from .symbolic_sizes import DIMS, SUM, WINDOWS, Size, SymbolicShape, broadcast, product, sum_of, windows_of
 from .tensors import DYNAMIC, shape_of
 
 
@@ -69,8 +71,12 @@ def result_shapes(op: Operation, shapes: Mapping[SSAValue, SymbolicShape]) -> li
             return [reshaped(op.target, shapes[op.x])]
         case TileOp():
             return _tile_result_shapes(op, shapes)
-        case SparseNetworkOp():
+        case SparseNetworkOp() | ImageNetworkOp():
             return _body_result_shapes(op, shapes)
+        case Conv2dOp() | Depthwise2dOp() | Pool2dOp() if is_open(op.x):
+            images, _, length = shapes[op.x]
+            results = windows_of(length, op.window.added_to_length, op.window.strides[1], fewest_windows(op))
+            return [(images, Size.known(shape_of(op.result)[1]), results)]
         case ForeignOp():
             return []
         case EdgeListOp():
@@ -123,12 +129,26 @@ def _tile_result_shapes(op: TileOp, shapes: Mapping[SSAValue, SymbolicShape]) ->
     ]
 
 
-def _body_result_shapes(op: SparseNetworkOp, shapes: Mapping[SSAValue, SymbolicShape]) -> list[SymbolicShape]:
+def _body_result_shapes(
+    op: SparseNetworkOp | ImageNetworkOp, shapes: Mapping[SSAValue, SymbolicShape]
+) -> list[SymbolicShape]:
+    inner = body_shapes(op, shapes)
+    return [inner[value] for value in op.yielded]
+
+
+def body_shapes(
+    op: SparseNetworkOp | ImageNetworkOp, shapes: Mapping[SSAValue, SymbolicShape]
+) -> dict[SSAValue, SymbolicShape]:
+    """Return the shapes of all values of a network, and those of what it reads.
+
+    Raises:
+        VerifyException: a shape does not follow from those of operands.
+    """
     inner = dict(shapes)
     inner.update((inside, shapes[outside]) for inside, outside in zip(op.body.block.args, op.inputs, strict=True))
     for each in op.body.block.ops:
         inner.update(zip(each.results, result_shapes(each, inner), strict=True))
-    return [inner[value] for value in op.yielded]
+    return inner
 
 
 def described_shapes(op: ForeignOp) -> list[SymbolicShape | None]:
@@ -158,4 +178,4 @@ def _name_of(size: Size) -> str:
     if size.coefficient != 1 or len(size.powers) != 1:
         return ""
     name, power = size.powers[0]
-    return name if power == 1 and not name.startswith(("?", SUM)) else ""
+    return name if power == 1 and not name.startswith(("?", SUM, WINDOWS)) else ""

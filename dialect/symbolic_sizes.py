@@ -1,7 +1,7 @@
 """Sizes that only a call knows: every dimension of every value as a product of the inputs' symbolic sizes.
 
 A size is a monomial such as `4*batch*sequence`, as reshapes multiply and divide sizes. Where values of unknown sizes
-are joined, their sum is a symbol of its own, whose name says what was added.
+are joined, their sum is a symbol of its own, whose name says what was added; so is the number of windows of a row.
 """
 
 import json
@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
+from typing import NamedTuple
 
 NAME = "pebble.name"
 DIMS = "pebble.dims"
@@ -117,14 +118,78 @@ def parts_of_sum(name: str) -> tuple[Size, ...]:
         return ()
 
 
+WINDOWS = "windows of "
+"""The beginning of the name of a symbol that stands for the windows of a row, which say how many results it has."""
+
+
+class Windows(NamedTuple):
+    """A number of windows: (size + added) / step rounded down, where `size` is a symbol; not below `fewest`."""
+
+    size: str
+    added: int
+    step: int
+    fewest: int = 0
+
+    @staticmethod
+    def of(name: str) -> "Windows | None":
+        """Return the windows that a symbol stands for; None of any other one."""
+        if not name.startswith(WINDOWS):
+            return None
+        try:
+            size, added, step, fewest = json.loads(name.removeprefix(WINDOWS))
+            return Windows(str(size), int(added), int(step), int(fewest))
+        except (ValueError, TypeError):
+            return None
+
+
+def windows_of(size: Size, added: int, step: int, fewest: int = 0) -> Size:
+    """Return (size + added) / step rounded down, not below `fewest`; windows of windows are larger ones.
+
+    Raises:
+        VerifyException: `size` is no number and no symbol.
+    """
+    if size.constant is not None:
+        return Size.known(max(fewest, (size.constant + added) // step))
+    ((name, power),) = size.powers if len(size.powers) == 1 else (("", 0),)
+    if size.coefficient != 1 or power != 1 or name.startswith(SUM):
+        # loaded here, as calls of compiled networks need sizes and no IR
+        from xdsl.utils.exceptions import VerifyException
+
+        raise VerifyException(f"expected a row whose length is a size of an input, got {size}")
+    inner = Windows.of(name)
+    if inner is None or inner.fewest:
+        inner = Windows(name, 0, 1)
+    whole = Windows(inner.size, inner.added + added * inner.step, inner.step * step, fewest)
+    return Size.symbol(inner.size if whole[1:] == (0, 1, 0) else WINDOWS + json.dumps(whole))
+
+
+def row_of(size: Size) -> Size:
+    """Return the size of the row whose windows a size counts, itself where it counts none."""
+    windows = Windows.of(size.powers[0][0]) if len(size.powers) == 1 else None
+    return size if windows is None else row_of(Size.symbol(windows.size))
+
+
+def computed_of(name: str) -> list[str]:
+    """Return a symbol that stands for what is computed of others, behind those of them that are so, too; else none."""
+    windows = Windows.of(name)
+    if windows is not None:
+        return [*computed_of(windows.size), name]
+    return [name] if parts_of_sum(name) else []
+
+
 def _symbol_value(name: str, symbols: Mapping[str, int]) -> int:
+    windows = None if name in symbols else Windows.of(name)
+    if windows is not None:
+        return max(windows.fewest, (_symbol_value(windows.size, symbols) + windows.added) // windows.step)
     parts = () if name in symbols else parts_of_sum(name)
     return sum(size.evaluate(symbols) for size in parts) if parts else symbols[name]
 
 
 def _words(name: str) -> str:
     """Return a symbol as a person writes it."""
-    parts = parts_of_sum(name)
+    parts, windows = parts_of_sum(name), Windows.of(name)
+    if windows is not None:
+        return f"(({_words(windows.size)} + {windows.added}) / {windows.step})"
     return f"({' + '.join(map(str, parts))})" if parts else name
 
 

@@ -13,6 +13,8 @@ from ..dialect.attributes.codes import codes_in
 from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ..dialect.ops.foreign import INT32, INT64
 from ..dialect.ops.graphs import is_index_tensor
+from ..dialect.ops.image_network import ImageNetworkOp
+from ..dialect.ops.images import is_open
 from ..dialect.ops.movement import ReshapeOp, TakeOp
 from ..dialect.ops.tile import TileOp, chain_in
 from ..dialect.reports.layer_report import Report
@@ -20,10 +22,11 @@ from ..dialect.reports.module_report import module_report
 from ..dialect.shape_inference import symbolic_shapes
 from ..dialect.symbolic_sizes import NAME, SymbolicShape, product
 from .cpu_target import CpuTarget
+from .images.open_rows import least_lengths
 from .llvm.builder import Code
 from .llvm.call_tables import ConstantTable, SizeTable, values_of_constant
 from .llvm.values import Floats
-from .program import LeastSize, Program, Step, Temporary, Tensor
+from .program import LeastSize, Program, ScratchBytes, Step, Temporary, Tensor
 from .steps import StepKind, kind_of
 from .tile_sharing import TileSharing
 from .tiles.row_major import RowMajorStep, Sharing, StepArguments
@@ -65,6 +68,7 @@ class Lowering:
         self.tiles = TileSharing(self.code.module)
         self.buffers = RowMajorBuffers(func)
         self.scratch_bytes = 0
+        self.scratch_of_sizes: dict[ScratchBytes, None] = {}
 
     def program(self, report: Report) -> Program:
         """Emit every step, and the copies at the end."""
@@ -88,17 +92,21 @@ class Lowering:
             temporaries=tuple(temporaries),
             sizes=tuple(self.sizes.entries),
             equal=tuple(pair for op in ops for pair in kind_of(op).equal(op, self.shapes)),
-            least=tuple(
-                LeastSize(self.shapes[op.x][op.axis.value.data], op.least_size)
-                for op in self.func.body.block.ops
-                if isinstance(op, TakeOp)
-            ),
+            least=tuple(self._least()),
             constants=tuple(self.constants.arrays),
             scratch_bytes=self.scratch_bytes,
             steps=tuple(steps),
             report=report,
             zeroed=tuple(self._zeroed(ops)),
+            scratch_of_sizes=tuple(self.scratch_of_sizes),
         )
+
+    def _least(self) -> Iterator[LeastSize]:
+        for op in self.func.body.block.ops:
+            if isinstance(op, TakeOp):
+                yield LeastSize(self.shapes[op.x][op.axis.value.data], op.least_size)
+            elif isinstance(op, ImageNetworkOp) and is_open(op.inputs[0]):
+                yield from least_lengths(op, self.shapes)
 
     def _emit_step(self, index: int, op: Operation) -> Step:
         """Emit the function of one op, and that in which threads do its rows together."""
@@ -114,7 +122,10 @@ class Lowering:
     def _emit_function(self, symbol: str, op: Operation, kind: StepKind, *, are_together: bool = False) -> None:
         def emit(given: StepArguments, sharing: Sharing | None) -> None:
             used = kind.emit(op, self._step(given, [*op.operands[: kind.read], *op.results], sharing))
-            self.scratch_bytes = max(self.scratch_bytes, used or 0)
+            if isinstance(used, Sequence):
+                self.scratch_of_sizes |= dict.fromkeys(used)
+            else:
+                self.scratch_bytes = max(self.scratch_bytes, used or 0)
 
         def together(given: StepArguments, sharing: Sharing) -> None:
             emit(given, sharing)

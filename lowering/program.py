@@ -11,10 +11,10 @@ from ..dialect.reports.layer_report import Report
 from ..dialect.semantics.output_codes import OutputCodes
 from ..dialect.semantics.prologue import Prologue
 from ..dialect.symbolic_sizes import Size as Size
-from ..dialect.symbolic_sizes import SymbolicShape, parts_of_sum
+from ..dialect.symbolic_sizes import SymbolicShape, computed_of
 from .cpu_target import CpuTarget
 
-FORMAT_VERSION = 12
+FORMAT_VERSION = 13
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -52,6 +52,14 @@ class LeastSize(NamedTuple):
 
     size: Size
     least: int
+
+
+class ScratchBytes(NamedTuple):
+    """Scratch memory of a thread: some bytes, and more for each of a size that only a call knows."""
+
+    whole: int
+    size: Size
+    each: int
 
 
 @dataclass(frozen=True)
@@ -127,13 +135,16 @@ class Program:
     """Sizes that have to be so large at least; a call in which one is smaller is refused."""
     output_codes: tuple[OutputCodes | None, ...] = ()
     """The codes that each output of the model is in, None for floats; empty where all are floats."""
+    scratch_of_sizes: tuple[ScratchBytes, ...] = ()
+    """Scratch memory that steps need beside `scratch_bytes`: for the step that needs most."""
 
     @property
-    def sums(self) -> tuple[str, ...]:
-        """The symbols that stand for sums of sizes; a host gives their values behind those of the inputs' shapes."""
+    def computed(self) -> tuple[str, ...]:
+        """The symbols that stand for sums of sizes, or windows; their values are behind those of the inputs' shapes."""
         sizes = [*self.sizes, *(one.size for one in self.temporaries), *chain(*(one.shape for one in self.outputs))]
         sizes += [step.rows for step in self.steps if step.rows is not None]
         sizes += [size for pair in self.equal for size in (pair.first, pair.second, pair.plus)]
         sizes += [size for size, _ in self.least]
+        sizes += [one.size for one in self.scratch_of_sizes]
         names = dict.fromkeys(name for size in sizes for name, _ in size.powers)
-        return tuple(name for name in names if parts_of_sum(name))
+        return tuple(dict.fromkeys(computed for name in names for computed in computed_of(name)))

@@ -36,7 +36,7 @@ from .graphs.step import EdgeStep, edge_rows, edge_tiles
 from .images.step import ImageStep, image_tiles
 from .llvm.call_tables import SizeTable
 from .llvm.values import Floats, Longs
-from .program import EqualSizes, TiledRows
+from .program import EqualSizes, ScratchBytes, TiledRows
 from .quantized.step import QuantizedStep, chain_of, quantized_rows, quantized_scratch_bytes, quantized_tiles, shares_of
 from .tiles import row_major
 from .tiles.batch_matmul import ProductStep, product_scratch_bytes, product_tiles
@@ -59,7 +59,7 @@ def _no_sizes(_: Operation, __: Shapes) -> Sequence[EqualSizes]:
 class StepKind:
     """The way in which ops of a type become steps."""
 
-    emit: Callable[[Any, RowMajorStep], int | None]
+    emit: Callable[[Any, RowMajorStep], int | Sequence[ScratchBytes] | None]
     """Emits the function of an op, or that in which threads do its rows together; returns the bytes of scratch memory
     of a thread where it needs any."""
     rows: Callable[[Any, SizeTable], Size] | None = None
@@ -82,7 +82,7 @@ def _tiles(op: TileOp, step: RowMajorStep) -> int:
     return emit_tile_loop(step.code, op, tile_step, step.sharing)
 
 
-def _images(op: ImageNetworkOp, step: RowMajorStep) -> int:
+def _images(op: ImageNetworkOp, step: RowMajorStep) -> int | Sequence[ScratchBytes]:
     images = step.number(step.sizes.shapes[op.inputs[0]][0]) if op.has_found_codes else None
     return ImageStep(op, step, images).emit(*step.rows)
 

@@ -337,7 +337,7 @@ class Network:
         if known is not None:
             return known
         symbols = bind_symbols({tensor.name: tensor.shape for tensor in self.program.inputs}, shapes)
-        symbols |= {name: Size.symbol(name).evaluate(symbols) for name in self.program.sums}
+        symbols |= {name: Size.symbol(name).evaluate(symbols) for name in self.program.computed}
         outputs = tuple(tuple(size.evaluate(symbols) for size in tensor.shape) for tensor in self.program.outputs)
         if len(prepared) >= MOST_SHAPES:
             # the list is made at once: other threads add and remove shapes meanwhile

@@ -70,6 +70,12 @@ class WindowAttr(Record, text="{kernel} strides {strides} dilations {dilations} 
         )
         return rows, columns
 
+    @property
+    def added_to_length(self) -> int:
+        """Number that is added to the length of a row: divided by the stride, rounded down, the sum is the results."""
+        _, left, _, right = self.pad_sizes
+        return left + right - (self.kernel[1] - 1) * self.dilations[1] - 1 + self.strides[1]
+
     def is_all_of(self, height: int, width: int) -> bool:
         """Return whether there is one result, which reads each pixel of an image and nothing beside it."""
         if self.kernel_size != (height, width) or self.result_size(height, width) != (1, 1):

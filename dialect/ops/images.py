@@ -1,10 +1,10 @@
 """Layers on images: convolutions, pooling, resizing.
 
-Images are [N, C, H, W], or [N, C, W]: of one row each. Their values are floats, or codes: integers of eight bits that
-stand for values, value = scale * (code - zero).
+Images are [N, C, H, W], or [N, C, W]: of one row each, whose length may be open, as only a call knows it. Their values
+are floats, or codes: integers of eight bits that stand for values, value = scale * (code - zero).
 """
 
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, Final, Literal, cast
 
 from typing_extensions import override
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, FloatAttr, IntegerAttr, StringAttr, TensorType, f64, i64
@@ -41,12 +41,18 @@ from ..tensors import (
     shape_text,
     verify_bias,
 )
-from .axis_maps import AxisMap, HasAxisMap, own_axes, with_quick_operands
+from .axis_maps import Axes, AxisMap, HasAxisMap, own_axes, with_quick_operands
 from .constants import constant_array
 from .elementwise import BinaryOp
 from .quantized_layers import FOUND_CODES, QuantizedLayer, ReadsCodes, verify_codes
 
 IMAGE_RANKS = (3, 4)
+
+USUAL_LENGTH: Final = 255
+"""Length that a row is taken to have where only a call knows it."""
+
+MOST_OPEN_TAPS: Final = 128
+"""Taps of a window over such a row: fewer than the usual length."""
 
 Pooling = Literal["max", "average", "average_with_pads"]
 POOLINGS: tuple[Pooling, ...] = ("max", "average", "average_with_pads")
@@ -58,15 +64,23 @@ def is_image_rank(rank: int) -> bool:
 
 
 def image_shape(value: SSAValue) -> tuple[int, int, int, int]:
-    """Return the number of images, their channels, height and width."""
+    """Return the number of images, their channels, height and width: the usual one where it is open."""
     samples, channels, *extents = shape_of(value)
     height, width = extents if len(extents) == 2 else (1, *extents)
-    return samples, channels, height, width
+    return samples, channels, height, USUAL_LENGTH if width == DYNAMIC and is_open(value) else width
+
+
+def is_open(value: SSAValue) -> bool:
+    """Return whether a value is images of one row whose length only a call knows."""
+    shape = shape_of(value)
+    return len(shape) == 3 and shape[1] != DYNAMIC and shape[2] == DYNAMIC
 
 
 def shape_like(x: SSAValue, channels: int, height: int, width: int) -> Shape:
-    """Return the shape of images of another size that have the rank of `x`."""
+    """Return the shape of images of another size that have the rank of `x`, and are open where it is."""
     samples, *rest = shape_of(x)
+    if is_open(x):
+        return samples, channels, DYNAMIC
     return (samples, channels, height, width) if len(rest) == 3 else (samples, channels, width)
 
 
@@ -74,17 +88,22 @@ Spread = Literal["tile", "per_feature", "first_column", "one_value"]
 """An image; a constant for each channel; a value [N, C, 1, 1] for each channel of each image; one constant."""
 
 
+def _axes_of(value: SSAValue, prefix: str) -> Axes:
+    axes = own_axes(value, prefix)
+    return (*axes[:2], "length") if is_open(value) else axes
+
+
 class ImageAxes(HasAxisMap):
     """Images stay apart; channels, rows and columns have an order that the op relies on.
 
-    Operands of rank 3 and 4 are images, all others parameters.
+    Operands of rank 3 and 4 are images, all others parameters. Open images have one length.
     """
 
     @override
     def axis_map(self, op: Operation) -> AxisMap:
         images = [is_image_rank(len(shape_of(operand))) for operand in op.operands]
-        operands = [own_axes(operand, f"x{index}.") for index, operand in enumerate(op.operands)]
-        results = [own_axes(result, f"y{index}.") for index, result in enumerate(op.results)]
+        operands = [_axes_of(operand, f"x{index}.") for index, operand in enumerate(op.operands)]
+        results = [_axes_of(result, f"y{index}.") for index, result in enumerate(op.results)]
         data = [("n", *axes[1:]) if is_image else axes for axes, is_image in zip(operands, images, strict=True)]
         written = [("n", *axes[1:]) for axes in results]
         parameters = frozenset(index for index, is_image in enumerate(images) if not is_image)
@@ -168,7 +187,7 @@ class Conv2dOp(ReadsCodes, IRDLOperation):
         return made
 
     def verify_(self) -> None:
-        _verify_image(self.x)
+        _verify_image(self.x, self.window)
         shape, weight = image_shape(self.x), shape_of(self.weight)
         rows, columns = self.window.kernel_size
         if len(weight) != 2 or DYNAMIC in weight or weight[0] != shape[1] * rows * columns:
@@ -218,7 +237,7 @@ class Depthwise2dOp(IRDLOperation):
         super().__init__(operands=[x, weight, bias], properties={"window": window}, result_types=[f32_tensor(shape)])
 
     def verify_(self) -> None:
-        _verify_image(self.x)
+        _verify_image(self.x, self.window)
         shape, weight = image_shape(self.x), shape_of(self.weight)
         rows, columns = self.window.kernel_size
         if weight != (rows * columns, shape[1]):
@@ -259,10 +278,12 @@ class Pool2dOp(IRDLOperation):
         )
 
     def verify_(self) -> None:
-        _verify_image(self.x)
+        _verify_image(self.x, self.window)
         shape = image_shape(self.x)
         if self.kind.data not in POOLINGS:
             raise VerifyException(f"expected a pooling {', '.join(POOLINGS)}, got {self.kind.data!r}")
+        if is_open(self.x) and self.kind.data == "average" and any(self.window.pads):
+            raise VerifyException("expected a mean without pads where the length is open, got one with pads")
         (rows, columns), (top, left, bottom, right) = self.window.kernel_size, self.window.pad_sizes
         if max(top, bottom) >= rows or max(left, right) >= columns:
             raise VerifyException(f"expected fewer pads than taps, got {[top, left, bottom, right]}")
@@ -380,6 +401,12 @@ ImageLayerOp = Conv2dOp | Depthwise2dOp | Pool2dOp | Resample2dOp | Interleave2d
 """Ops that only images have."""
 
 
+def fewest_windows(op: WindowOp) -> int:
+    """Return the results of a row that is shorter than a window: onnxruntime has one of a pooling with a stride."""
+    is_largest = isinstance(op, Pool2dOp) and op.kind.data == "max"
+    return int(is_largest and op.window.strides[1] > 1 and op.window.added_to_length + 1 < op.window.strides[1])
+
+
 def is_largest_of_pixels(op: Pool2dOp) -> bool:
     """Return whether each result is the largest of a window, less than the image, that has a pixel in it."""
     _, _, height, width = image_shape(op.x)
@@ -387,8 +414,12 @@ def is_largest_of_pixels(op: Pool2dOp) -> bool:
     return op.kind.data == "max" and op.window.dilations == (1, 1) and not is_whole and 0 not in image_shape(op.x)
 
 
-def _verify_image(value: SSAValue) -> None:
+def _verify_image(value: SSAValue, window: WindowAttr | None = None) -> None:
     shape = shape_of(value)
+    if is_open(value) and window is not None:
+        if window.kernel[0] != 1 or window.kernel[1] > MOST_OPEN_TAPS:
+            raise VerifyException(f"expected a window of one row and up to {MOST_OPEN_TAPS} taps, got {window}")
+        return
     if not is_image_rank(len(shape)) or DYNAMIC in shape[1:]:
         raise VerifyException(
             f"expected an image of rank 3 or 4 and known channels, height and width, got {shape_text(shape)}"

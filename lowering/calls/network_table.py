@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...dialect.symbolic_sizes import Windows
 from ..buffer_packing import Lifetime, plan_offsets
 from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 from ..program import Program, Size, Temporary
@@ -98,7 +99,7 @@ def network_table(
     """Return the table of a network for a host, whose node has its inputs and outputs by `numbers`.
 
     Raises:
-        ValueError: an axis of an input has no plain size, or a size is a sum and the host takes none.
+        ValueError: an axis of an input has no plain size, or a size is a sum and the host computes none.
     """
     return _TableBuilder(program, symbols, costs, numbers).table()
 
@@ -118,9 +119,8 @@ class _TableBuilder:
     def table(self) -> WordTable:
         program = self.program
         input_shapes = list(self._input_shapes())
-        if program.sums and self.costs is not IN_PROCESS:
-            raise ValueError(f"expected products of the inputs' sizes, got the sum {Size.symbol(program.sums[0])}")
-        self.names += program.sums
+        self.names += program.computed
+        windows = [] if self.costs is IN_PROCESS else [*self._windows()]
         self.expressions += program.sizes
         first_equal = len(self.expressions)
         for first, second, or_one, plus in program.equal:
@@ -134,6 +134,7 @@ class _TableBuilder:
         ]
         steps, widths = self._steps()
         temporaries, areas = self._temporary_offsets()
+        scratches = [(one.whole, self._expression(one.size), one.each) for one in program.scratch_of_sizes]
         ranks = [len(tensor.shape) for tensor in (*program.inputs, *program.outputs)]
         header: dict[int, int] = {
             Header.inputs: len(program.inputs),
@@ -148,6 +149,8 @@ class _TableBuilder:
             Header.areas: len(areas),
             Header.scratch_bytes: _round_up(program.scratch_bytes),
             Header.most_rank: max(ranks, default=0),
+            Header.windows: len(windows),
+            Header.scratches: len(scratches),
             Header.start_ns: self.costs.start_ns,
             Header.chunk_rows: self.costs.chunk_rows,
         }
@@ -158,6 +161,8 @@ class _TableBuilder:
             Header.step_table: steps,
             Header.temporary_table: [word for offset in temporaries for word in offset],
             Header.area_table: [word for area in areas for word in area],
+            Header.window_table: [word for one in windows for word in one],
+            Header.scratch_table: [word for scratch in scratches for word in scratch],
             Header.constants: [Pointer(name) for name in self.symbols.constants],
             Header.output_numbers: _numbers(self.numbers.outputs, len(program.outputs)),
             Header.input_numbers: _numbers(self.numbers.inputs, len(program.inputs)),
@@ -165,6 +170,13 @@ class _TableBuilder:
             Header.output_types: [ELEMENT_TYPES[tensor.dtype] for tensor in program.outputs],
         }
         return self._joined(header, widths, tables)
+
+    def _windows(self) -> Iterable[tuple[int, int, int, int]]:
+        for name in self.program.computed:
+            windows = Windows.of(name)
+            if windows is None or windows.size not in self.names:
+                raise ValueError(f"expected products of the inputs' sizes, got the sum {Size.symbol(name)}")
+            yield self.names.index(windows.size), windows.added, windows.step, windows.fewest
 
     def _joined(
         self, header: Mapping[int, int], widths: Sequence[int], tables: Mapping[int, Sequence[Word]]

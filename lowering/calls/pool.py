@@ -188,7 +188,7 @@ def _emit_calls(code: WordCode) -> None:
         frame.status = status
         with rarely(~status.is_null()):
             code.leave()
-        scratch = frame.header.scratch_bytes
+        scratch = frame.scratch_bytes
         areas = code.number("split", frame) * scratch
         frame.bytes = code.number("lay_out", frame, NULL) + areas
 

@@ -18,6 +18,11 @@ def _emit_evaluate(code: WordCode) -> None:
     @code.function()
     def evaluate(frame: Frame) -> Words:
         header, values = frame.header, frame.values
+        with loop(header.windows) as index:
+            window = header.window_table.row(index)
+            total = frame.symbols[window.symbol] + window.added
+            count = select(total < 0, 0, total.quotient(window.step))
+            frame.symbols[header.symbols - header.windows + index] = count.larger(window.fewest)
         symbol_count, table = header.symbols, header.expression_table
         terms = code.words(3)  # numerator, denominator, whether a product was too large
         stride = symbol_count + 2
@@ -51,6 +56,12 @@ def _emit_evaluate(code: WordCode) -> None:
             size, least = (behind.at(pair * 2)[index] for index in range(2))
             with rarely(size < least):
                 code.leave(code.address("report", frame, Problem.TooSmall, size, least))
+        frame.scratch_bytes = header.scratch_bytes
+        with loop(header.scratches) as index:
+            scratch = header.scratch_table.row(index)
+            size = round_up(scratch.whole_bytes + values[scratch.expression] * scratch.unit_bytes)
+            before = frame.scratch_bytes
+            frame.scratch_bytes = select(before < size, size, before)
         return code.null
 
 

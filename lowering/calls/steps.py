@@ -129,7 +129,7 @@ def _tables(frame: Frame) -> Sequence[Words]:
 
 def _scratch_area(frame: Frame, number: Number) -> Words:
     """Return the scratch memory of a thread."""
-    size = frame.header.scratch_bytes
+    size = frame.scratch_bytes
     return frame.scratch.after(number * size)
 
 

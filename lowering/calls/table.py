@@ -57,13 +57,30 @@ class Place(Struct):
     """Bytes in the area for one unit of it."""
 
 
+class Scratch(Struct):
+    """Words of scratch memory of a thread that depends on a size: the most of all is there beside `scratch_bytes`."""
+
+    whole_bytes = number()
+    expression = number()
+    unit_bytes = number()
+
+
+class Window(Struct):
+    """Words of a size that the call computes: (symbol + added) / step rounded down, not below `fewest`."""
+
+    symbol = number()
+    added = number()
+    step = number()
+    fewest = number()
+
+
 class Header(Struct):
     """Words of a network's header."""
 
     inputs = number()
     outputs = number()
     symbols = number()
-    """Number of sizes that the inputs' shapes give."""
+    """Number of sizes that the inputs' shapes give, and of those that are computed of them."""
     expressions = number()
     equals = number()
     """Number of pairs of expressions that must be equal."""
@@ -98,6 +115,12 @@ class Header(Struct):
     """Number of pairs behind the equal ones: a size, and the least that it may be."""
     output_types = address(Words)
     """For each output the number of its element type in ONNX."""
+    windows = number()
+    """Number of `Window` words: the last symbols, of which the host does not give the values."""
+    window_table = address(Window)
+    scratches = number()
+    """Number of `Scratch` words."""
+    scratch_table = address(Scratch)
 
 
 class Split(Struct):
@@ -127,6 +150,8 @@ class Frame(Struct):
     """Scratch memory, an area for each thread."""
     threads = number()
     """Most threads that may work on a step."""
+    scratch_bytes = number()
+    """Bytes of scratch memory of a thread in this call; a multiple of 64."""
 
 
 class Failure(Struct):

@@ -16,7 +16,7 @@ from ..llvm.flow import call, loop
 from ..llvm.values import Bytes, Index, Longs, Number
 from . import packing
 from .bands import Stage
-from .geometry import Plane
+from .geometry import KNOWN, Plane
 from .image_code import ImageCode
 from .layers import adding
 from .window_layers import Channels, Windows
@@ -37,7 +37,7 @@ def emit_convolution(image: ImageCode, op: Conv2dOp) -> None:
     read, plane = Windows.of(image, op, "copy"), image.memory.views[op.result].plane
     borders = _borders(image, op, plane)
     kernel, shares = _Kernel(image, op, borders, read), len(borders) - 1
-    items = plane.tiles * shares
+    items = image.tiles(plane) * shares
     image.each(items, lambda number: kernel.emit(number // shares, number % shares), Stage(op), shares)
 
 
@@ -45,7 +45,7 @@ def _borders(image: ImageCode, op: Conv2dOp, plane: Plane) -> tuple[int, ...]:
     """Return the first output of each share, and the number of outputs."""
     outputs, threads = shape_of(op.weight)[1], image.threads
     unit = kernel_at(op.kernel, plane.tile).family.share
-    even = plane.tiles >= TILES_A_THREAD * threads or plane.tiles % threads == 0
+    even = plane.length != KNOWN or plane.tiles >= TILES_A_THREAD * threads or plane.tiles % threads == 0
     shares = 1 if even else max(1, min(threads, outputs // unit))
     cells = -(-outputs // unit)
     return (*(unit * (cells * share // shares) for share in range(shares)), outputs)

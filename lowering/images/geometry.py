@@ -21,6 +21,9 @@ from ...dialect.ops.elementwise import rounds_to_codes
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, WindowOp, image_shape
 from ...kernels.tile_widths import IMAGE_TILES, PIXELS
 
+KNOWN: Final = -1
+"""Number of a length that is known."""
+
 NO_PIXEL: Final = -1
 """A position that is no pixel, in tables of positions."""
 
@@ -36,6 +39,8 @@ class Plane:
     """Positions of a tile."""
     ring: int = 0
     """Tiles that are in memory, where later ones take the places of earlier ones; 0 where all are."""
+    length: int = KNOWN
+    """The number of a length that only a call knows: then this is one tile of it."""
 
     @property
     def stored(self) -> int:
@@ -114,7 +119,7 @@ class Phases:
 
     def reads_tiles(self, source: Plane, target: Plane) -> bool:
         """Return whether the windows of a tile of results are the tile of the same number of what is read."""
-        same = source.pitch == target.pitch and source.tile == target.tile
+        same = (source.pitch, source.tile, source.length) == (target.pitch, target.tile, target.length)
         return self.is_point and same and target.tiles <= source.tiles
 
 

@@ -11,19 +11,21 @@ from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.elementwise import BinaryOp
-from ...dialect.ops.images import Spread, spreads_of
+from ...dialect.ops.images import Spread, WindowOp, spreads_of
 from ...dialect.tensors import shape_of
 from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable, Packing, values_of_constant
-from ..llvm.flow import call, loop
+from ..llvm.flow import call, loop, select
 from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, Bytes, Floats, Index, Ints, Longs, Number, Pointers
 from ..tiles.row_major import Sharing
 from . import packing
 from .bands import BandedOps, Stage
+from .geometry import KNOWN, Phases, Plane
 from .lines import clearing_lines
 from .memory import ImageMemory, View
 from .movement import clearing, moving
+from .open_rows import OpenLength
 
 Each = Callable[[Number], None]
 """Emits the work on a tile, or another item, by its number."""
@@ -67,18 +69,26 @@ class ImageCode:
     sharing: Sharing | None
     band: Band | None = None
     """The band that is computed; None for all tiles."""
+    lengths: Sequence[OpenLength] = ()
+    """The lengths that planes have the numbers of."""
+    most_tiles: Number | None = None
+    """The tiles of the largest of them."""
+
+    def tiles(self, plane: Plane) -> Index:
+        """Return the tiles of a plane."""
+        return plane.tiles if plane.length == KNOWN else self.lengths[plane.length].tiles
 
     def meet(self) -> None:
         """Emit the barrier behind what threads do together."""
         if self.sharing is not None:
             self.sharing.barrier.meet()
 
-    def each(self, count: int, work: Each, stage: Stage | None = None, shares: int = 1) -> None:
+    def each(self, count: Index, work: Each, stage: Stage | None = None, shares: int = 1) -> None:
         """Emit the work on items below `count`: all of them, or the range that a thread has.
 
         The items of a stage are its tiles, of which each has some shares: those of a band, where there are bands.
         """
-        sharing, first, stop = self.sharing, self.scratch.constant(0), self.scratch.constant(count)
+        sharing, first, stop = self.sharing, self.scratch.constant(0), self.scratch.constant(0) + count
         if stage is not None and self.band is not None:
             first, stop = (number * shares for number in self.band.tiles(stage))
         if sharing is not None:
@@ -97,7 +107,7 @@ class ImageCode:
             work(number, there)
             self.clear(result, number, there)
 
-        self.each(view.plane.tiles, tile, _stage_of(result))
+        self.each(self.tiles(view.plane), tile, _stage_of(result))
 
     def arrays(self, key: tuple[object, ...], pack: Packing, op: Operation | None = None) -> list[Bytes]:
         """Return the addresses of the arrays of `key`, which `pack` makes of an op."""
@@ -106,12 +116,14 @@ class ImageCode:
     def tile(self, view: View, number: Index, channel: Index = 0) -> Bytes:
         """Return the address of a tile of a value, from a channel on."""
         start = self.scratch.after(view.start)
+        if self.most_tiles is not None:
+            start = start.at(self.most_tiles * view.start_of_tile)
         if view.plane.ring and isinstance(number, Number):
             number = number % view.plane.ring
         offset = number * view.tile_values + (channel + view.first) * view.plane.tile
         return start.cast(Floats).at(offset).cast(Bytes) if view.item == FLOAT_BYTES else start.at(offset)
 
-    def move(self, source: Bytes, stride: int, target: PixelTable, channels: int, fill: float) -> None:
+    def move(self, source: Bytes, stride: Index, target: PixelTable, channels: int, fill: float) -> None:
         """Emit the way of pixels of some channels into a tile, and of what to fill it with."""
         size = target.size
         entries, function = target.table.at(target.number * size), moving(self.code, size, whole=True)
@@ -128,6 +140,9 @@ class ImageCode:
         """Emit copies of pixels of `x`, by a table for each part of the target that has the channels of `x`."""
         source = self.memory.views[x]
         parts = target.channels // source.channels
+        if source.plane.length != KNOWN:
+            self._copy_phases(op, source, target, fill)
+            return
         recipe = partial(pack, source.plane, source.tile_values, target.plane)
         arrays = self.arrays((op, "pixels"), recipe, op)
 
@@ -138,6 +153,25 @@ class ImageCode:
                 self.move(self.tile(source, 0), source.plane.tile, pixels, source.channels, fill)
 
         self.each(target.plane.tiles, tile, Stage(op, copies=self.memory.phases.get(op) is target))
+
+    def _copy_phases(self, op: Operation, source: View, target: View, fill: float) -> None:
+        """Emit copies of every so many pixels of a row, from each of the first ones on."""
+        assert isinstance(op, WindowOp)
+        phases, size = Phases.of(op.window), target.plane.tile
+        stride, pixels = phases.stride[1], self.lengths[source.plane.length].pixels
+        for part, (_, first) in enumerate(phases.offsets):
+            recipe = partial(packing.strided_pixels, size, source.tile_values, stride, first)
+            (table,) = self.arrays(("strided", size, source.tile_values, stride, first), recipe)
+            length = OpenLength(
+                (pixels + (stride - 1 - first)).quotient(stride), self.lengths[target.plane.length].tiles
+            )
+
+            def tile(number: Number, part: int = part, table: Bytes = table, length: OpenLength = length) -> None:
+                there, used = self.tile(target, number, part * source.channels), length.used(number, size)
+                known = PixelTable(there, table.cast(Ints), select(used < 0, 0, used), size)
+                self.move(self.tile(source, number * stride), size, known, source.channels, fill)
+
+            self.each(length.tiles, tile)
 
     def own(self, row: int) -> Bytes:
         """Return a row of the memory of a thread alone."""
@@ -171,6 +205,11 @@ class ImageCode:
         if codes is not None:
             (bits,) = self.arrays(("pixels", plane), partial(packing.pixel_bits, plane))
             call(clearing_lines(self.code), tile, bits, number, ir.Constant(BYTE, codes.zero), count)
+            return
+        if plane.length != KNOWN:
+            (table,) = self.arrays(("positions", plane.tile), partial(packing.all_positions, plane.tile))
+            used = self.lengths[plane.length].used(number, plane.tile)
+            call(clearing(self.code, plane.tile), tile, table.cast(Ints).at(used), plane.tile - used, count)
             return
         starts, positions = self.arrays(("empty", plane), partial(packing.empty_positions, plane))
         entry = starts.cast(Longs).at(number)

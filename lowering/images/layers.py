@@ -1,5 +1,6 @@
 """Layers of images without windows: elementwise work, channels next to each other, the mean of all pixels."""
 
+from dataclasses import replace
 from functools import partial, reduce
 
 from llvmlite import ir
@@ -34,7 +35,7 @@ def emit_concat(image: ImageCode, op: ConcatOp) -> bool:
     whole, first, copied = image.memory.views[op.result], 0, False
     for part in op.parts:
         view = image.memory.views[part]
-        there = View(whole.plane, whole.start, view.channels, whole.all_channels, whole.first + first, whole.item)
+        there = replace(whole, channels=view.channels, first=whole.first + first)
         if view != there:
             _copy_tiles(image, op, view, there)
             copied = True
@@ -48,7 +49,7 @@ def _copy_tiles(image: ImageCode, op: ConcatOp, source: View, target: View) -> N
     def tile(number: Number) -> None:
         call(copy, image.tile(source, number), image.tile(target, number), source.channels)
 
-    image.each(target.plane.tiles, tile, Stage(op))
+    image.each(image.tiles(target.plane), tile, Stage(op))
 
 
 def emit_arithmetic(image: ImageCode, op: BinaryOp) -> None:

@@ -25,6 +25,7 @@ from ..quantized.found_codes import BOUNDS_BYTES
 from ..shared_buffers import SharedBuffers
 from .bands import BandedOps, Stage
 from .geometry import Phases, Plane, planes_of, reads_all
+from .open_rows import OpenRows
 from .stored_codes import StoredCodes
 from .windows import OUTSIDE_BYTES
 
@@ -56,6 +57,8 @@ class View:
     first: int = 0
     item: int = FLOAT_BYTES
     """Bytes of a value: of a float, or of a code."""
+    start_of_tile: int = 0
+    """Bytes to the beginning for each tile of an image whose length only a call knows."""
 
     @property
     def tile_values(self) -> int:
@@ -76,6 +79,9 @@ class ImageMemory:
     phases: dict[Operation, View]
     own_bytes: int
     total: int
+    """All bytes, but for those of each tile."""
+    total_of_tile: int
+    """Bytes for each tile of an image whose length only a call knows."""
     zeroed: frozenset[SSAValue]
     """Values whose positions without a pixel have to be zeros."""
     stored: StoredCodes
@@ -98,15 +104,16 @@ def needs_phases(op: Operation, stored: StoredCodes) -> bool:
     return isinstance(op, Pool2dOp) and not reads_all(op)
 
 
-def plan_images(network: ImageNetworkOp) -> ImageMemory:
-    """Return the memory plan of a network."""
-    plan = _Plan(network)
+def plan_images(network: ImageNetworkOp, rows: OpenRows | None = None) -> ImageMemory:
+    """Return the memory plan of a network, whose lengths may be open."""
+    plan = _Plan(network, rows)
     return plan.finish()
 
 
 @dataclass
 class _Plan:
     network: ImageNetworkOp
+    rows: OpenRows | None
     shared: SharedBuffers = field(default_factory=SharedBuffers)
     steps: dict[Operation, tuple[int, int]] = field(default_factory=dict[Operation, tuple[int, int]])
     """The first and the last step in which an op runs."""
@@ -116,7 +123,8 @@ class _Plan:
     def __post_init__(self) -> None:
         self.ops = ops_of(self.network)
         self.arguments = list(self.network.body.block.args)
-        self.planes = planes_of(self.ops, [*self.arguments, *(result for op in self.ops for result in op.results)])
+        values = [*self.arguments, *(result for op in self.ops for result in op.results)]
+        self.planes = planes_of(self.ops, values) if self.rows is None else {}
         self.stored = StoredCodes.of(self.arguments, self.ops)
         same = self.stored.same
         self.values = [*self.arguments, *(one for op in self.ops for one in op.results if one not in same)]
@@ -154,7 +162,7 @@ class _Plan:
         return found
 
     def _plane_of(self, value: SSAValue) -> Plane:
-        return self.planes[_size(value)]
+        return self.planes[_size(value)] if self.rows is None else self.rows.plane(self.rows.values[value])
 
     def _find_rings(self, group: BandedOps) -> None:
         """Find the buffers that nothing outside of a group writes or reads."""
@@ -192,14 +200,21 @@ class _Plan:
         views: dict[SSAValue, View] = {}
         for value in self.shared.values:
             root, first = self.shared.place(value)
-            views[value] = self._view(root, begin + plan.starts[root], value, first)
+            start = plan.starts[root]
+            views[value] = self._at(begin, start, self._view(root, 0, value, first))
         views |= {other: views[value] for other, value in self.stored.same.items() if value in views}
         phases = {
-            op: replace(view, start=begin + start)
-            for (op, view), start in zip(copies.items(), plan.others, strict=True)
+            op: self._at(begin, start, view) for (op, view), start in zip(copies.items(), plan.others, strict=True)
         }
         groups = list(dict.fromkeys(self.groups.get(op, op) for op in self.ops))
-        return ImageMemory(views, phases, own, own + plan.total, self._zeroed(), self.stored, found, groups)
+        total, of_tile = (own + plan.total, 0) if self.rows is None else (own, plan.total)
+        return ImageMemory(views, phases, own, total, of_tile, self._zeroed(), self.stored, found, groups)
+
+    def _at(self, begin: int, start: int, view: View) -> View:
+        """Return a view whose place begins behind a byte: so far behind it, or that for each tile."""
+        if self.rows is None:
+            return replace(view, start=begin + start)
+        return replace(view, start=begin, start_of_tile=start)
 
     def _found(self, begin: int) -> tuple[int, dict[SSAValue | Operation, int]]:
         """Return the bytes up to the end of what is found, and where each is, from a byte on."""
@@ -232,6 +247,8 @@ class _Plan:
 
     def _phase_plane(self, op: Operation) -> Plane:
         assert isinstance(op, WindowOp)
+        if self.rows is not None:
+            return self.rows.plane(self.rows.copies[op])
         height, width = Phases.of(op.window).size(*_size(op.x))
         return replace(self._plane_of(op.results[0]), height=height, width=width)
 
@@ -241,7 +258,7 @@ class _Plan:
         for op in reversed(self.ops):
             if isinstance(op, Conv2dOp | Depthwise2dOp) and not self._needs_phases(op):
                 # pads at the end alone move no tap, but make the image larger
-                if not Phases.of(op.window).is_point or _size(op.x) != _size(op.results[0]):
+                if not Phases.of(op.window).is_point or self._plane_of(op.x) != self._plane_of(op.results[0]):
                     found.add(self.stored.place(op.x))
             elif reads_all(op):
                 found.add(self.stored.place(op.operands[0]))

@@ -43,6 +43,32 @@ def incoming_pixels(plane: Plane, _: Operation | None) -> list[NDArray[np.int32]
     return [plane.pixels().astype(np.int32)]
 
 
+def first_pixels(tile: int, _: Operation | None) -> list[NDArray[np.int32]]:
+    """Return for 0 to `tile` pixels, for each position of a tile, the pixel: those come first."""
+    return strided_pixels(tile, tile, 1, 0, None)
+
+
+def strided_pixels(
+    tile: int, tile_values: int, stride: int, first: int, _: Operation | None
+) -> list[NDArray[np.int32]]:
+    """Return the same for every so many pixels from a first one on, counted from the tile in which they begin."""
+    position = np.arange(tile)
+    tiles, rest = np.divmod(position * stride + first, tile)
+    place = tiles * tile_values + rest
+    return [np.where(position < np.arange(tile + 1)[:, None], place, NO_PIXEL).astype(np.int32)]
+
+
+def even_shares(tile: int, op: Operation | None) -> list[NDArray[np.float32]]:
+    """Return for each position of a mean the share that each value of its window has: none is a pad."""
+    assert isinstance(op, Pool2dOp)
+    return [np.full(tile, 1.0 / len(op.window.taps), np.float32)]
+
+
+def all_positions(tile: int, _: Operation | None) -> list[NDArray[np.int32]]:
+    """Return the positions of a tile, and one behind them."""
+    return [np.arange(tile + 1, dtype=np.int32)]
+
+
 def outgoing_pixels(plane: Plane, tile_values: int, _: Operation | None) -> list[NDArray[np.int32]]:
     """Return for each pixel the distance in floats of its position from the first tile."""
     rows, columns = np.divmod(np.arange(plane.height * plane.width), plane.width)

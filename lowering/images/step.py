@@ -4,9 +4,9 @@ The rows of the step are images. One thread does an image alone; or threads do i
 tiles of a layer, and of the shares of outputs where tiles are few, and all meet behind it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from math import prod
 from typing import Final
 
@@ -22,18 +22,20 @@ from ...dialect.ops.images import (
     Pool2dOp,
     Resample2dOp,
     image_shape,
+    is_open,
 )
 from ...dialect.ops.movement import ConcatOp, SplitOp
-from ..llvm.flow import call, loop
+from ...kernels.tile_widths import OPEN_TILES
+from ..llvm.flow import branch, call, loop, select
 from ..llvm.values import FLOAT, Bytes, Floats, Ints, Longs, Number
-from ..program import TiledRows, TileTime
+from ..program import ScratchBytes, TiledRows, TileTime
 from ..tiles.row_major import RowMajorStep
 from . import packing
 from .bands import BandedOps
 from .code_chains import emit_chain
 from .convolutions import emit_convolution
 from .found_codes import emit_range
-from .geometry import reads_all
+from .geometry import KNOWN, reads_all
 from .image_code import Band, ImageCode, PixelTable
 from .layers import (
     emit_activation,
@@ -43,8 +45,9 @@ from .layers import (
     emit_pooling_of_all,
     emit_resampling,
 )
-from .memory import ops_of, plan_images
+from .memory import ImageMemory, View, ops_of, plan_images
 from .movement import moving
+from .open_rows import OpenLength, OpenRows
 from .quantized import emit_code_mean, emit_convolution_on_codes, emit_entrance, emit_exit
 from .window_layers import emit_depthwise, emit_pooling
 
@@ -68,14 +71,38 @@ class ImageStep:
     images: Number | None = None
     """The images of a call, of which codes are found; None where that need not be known."""
 
-    def emit(self, begin: Number, end: Number) -> int:
+    def emit(self, begin: Number, end: Number) -> int | Sequence[ScratchBytes]:
         """Emit the images from `begin` to the one before `end`; return the bytes of scratch memory of a thread."""
-        step, memory, threads = self.step, plan_images(self.op), self.op.threads.value.data
-        image = ImageCode(step.code, memory, step.scratch, step.constants, step.table, threads, step.sharing)
-        self._emit_ranges(image)
+        if not is_open(self.op.inputs[0]):
+            memory = plan_images(self.op)
+            image = self._code(memory)
+            self._emit_ranges(image)
+            self._emit_images(image, begin, end)
+            return memory.total
+        shapes = self.step.sizes.shapes
+        rows = [OpenRows.of(self.op, shapes, tile) for tile in OPEN_TILES]
+        plans = [plan_images(self.op, one) for one in rows]
+        pixels = [self.step.number(size) for size in rows[0].sizes]
+        longest = reduce(lambda one, other: select(one < other, other, one), pixels)
+
+        def tiled(one: OpenRows, memory: ImageMemory) -> None:
+            lengths = [OpenLength(length, length.divided_up(one.tile)) for length in pixels]
+            image = replace(self._code(memory), lengths=lengths, most_tiles=longest.divided_up(one.tile))
+            self._emit_images(image, begin, end)
+
+        branch(longest <= _shortest(self.op), partial(tiled, rows[0], plans[0]), partial(tiled, rows[1], plans[1]))
+        # each plan for the tiles that it is used for, one of which may have few pixels
+        whole = max(memory.total + memory.total_of_tile for memory in plans)
+        each = max(-(-memory.total_of_tile // one.tile) for one, memory in zip(rows, plans, strict=True))
+        return [ScratchBytes(whole, size, each) for size in rows[0].sizes]
+
+    def _code(self, memory: ImageMemory) -> ImageCode:
+        step, threads = self.step, self.op.threads.value.data
+        return ImageCode(step.code, memory, step.scratch, step.constants, step.table, threads, step.sharing)
+
+    def _emit_images(self, image: ImageCode, begin: Number, end: Number) -> None:
         with loop(end - begin) as done:
-            _ImageCall(self.op, step.pointers, image, begin + done).emit()
-        return memory.total
+            _ImageCall(self.op, self.step.pointers, image, begin + done).emit()
 
     def _emit_ranges(self, image: ImageCode) -> None:
         """Emit the search for codes in all images; every thread finds them by itself, or they would have to meet."""
@@ -85,6 +112,15 @@ class ImageStep:
                 assert self.images is not None
                 values = self.images * prod(image_shape(op.x)[1:])
                 emit_range(image, op, self.step.pointers[outer[op.x]], values)
+
+
+def _shortest(op: ImageNetworkOp) -> int:
+    """Return the length up to which narrow tiles are predicted to take less time than a wide one."""
+    narrow, wide = OPEN_TILES
+    kernels = [one.kernel for one in ops_of(op) if isinstance(one, Conv2dOp) and one.kernel is not None]
+    times = [[kernel.predicted.get(tile, 0.0) for kernel in kernels] for tile in OPEN_TILES]
+    narrow_us, wide_us = map(sum, times)
+    return narrow * int(wide_us / narrow_us) if narrow_us and wide_us < narrow_us * wide / narrow else wide - narrow
 
 
 @dataclass(frozen=True)
@@ -123,6 +159,9 @@ class _ImageCall:
     def _move_in(self, outer: SSAValue, inner: SSAValue) -> None:
         view = self.image.memory.views[inner]
         _, channels, height, width = image_shape(outer)
+        if view.plane.length != KNOWN:
+            self._move_in_open(outer, view, self.image.lengths[view.plane.length])
+            return
         image = self.pointers[outer].at(self.number * (channels * height * width))
         if inner in self.image.memory.stored.codes:
             emit_entrance(self.image, inner, image)
@@ -135,9 +174,38 @@ class _ImageCall:
 
         self.image.each(view.plane.tiles, tile)
 
+    def _move_in_open(self, outer: SSAValue, view: View, length: OpenLength) -> None:
+        size, (table, first) = view.plane.tile, self._open_tables(outer, view, length)
+
+        def tile(number: Number) -> None:
+            target = PixelTable(self.image.tile(view, number), table, length.used(number, size), size)
+            self.image.move(first(number).cast(Bytes), length.pixels, target, view.channels, 0.0)
+
+        self.image.each(length.tiles, tile)
+
+    def _move_out_open(self, outer: SSAValue, view: View, length: OpenLength) -> None:
+        size, (table, first) = view.plane.tile, self._open_tables(outer, view, length)
+
+        def tile(number: Number) -> None:
+            places = self.image.tile(view, number), size, first(number), length.pixels, table.at(size * size)
+            function, count = moving(self.image.code, size, whole=False), length.used(number, size)
+            call(function, *places, count, view.channels, ir.Constant(FLOAT, 0.0))
+
+        self.image.each(length.tiles, tile)
+
+    def _open_tables(self, outer: SSAValue, view: View, length: OpenLength) -> tuple[Ints, Callable[[Number], Floats]]:
+        """Return the table of the pixels of a tile, and the address of the first one of each tile in the image."""
+        size = view.plane.tile
+        (table,) = self.image.arrays(("first", size), partial(packing.first_pixels, size))
+        image = self.pointers[outer].at(self.number * view.channels * length.pixels)
+        return table.cast(Ints), lambda number: image.at(number * size)
+
     def _move_out(self, inner: SSAValue, outer: SSAValue) -> None:
         view = self.image.memory.views[inner]
         _, channels, height, width = image_shape(outer)
+        if view.plane.length != KNOWN:
+            self._move_out_open(outer, view, self.image.lengths[view.plane.length])
+            return
         pixels, tile = height * width, view.plane.tile
         image = self.pointers[outer].at(self.number * (channels * pixels))
         if inner in self.image.memory.stored.codes:

@@ -18,7 +18,7 @@ from ..llvm.flow import call
 from ..llvm.values import BYTE, NULL, Byte, Bytes, Floats, Index, Ints, Longs, Number
 from . import packing
 from .found_codes import CodeWords, outside_of, to_floats, words_of
-from .geometry import Phases, Plane
+from .geometry import KNOWN, Phases, Plane
 from .image_code import ImageCode
 from .lines import copying_lines, rounding_pixels
 from .many_taps import has_many_taps, tap_tables, windows_of_many_taps
@@ -75,7 +75,7 @@ class Windows:
         outside, (factors, bias) = self.outside(), (*parameters, NULL, NULL)[:2]
         first, count = Channels(0, self.form.channels) if channels is None else channels
         near = tile.constant(0) if self.form.ring else tile
-        read = self.image.tile(self.source, near, first), tile, self.source.plane.tiles, outside
+        read = self.image.tile(self.source, near, first), tile, self.image.tiles(self.source.plane), outside
         if has_many_taps(self.form):
             tables = self.image.arrays(("taps", self.form.key), partial(tap_tables, self.form))
             call(windows_of_many_taps(self.image.code, self.form), read, target, tables, count)
@@ -148,12 +148,16 @@ def emit_pooling(image: ImageCode, op: Pool2dOp) -> None:
     codes, largest = image.memory.stored.codes.get(op.x), op.kind.data == "max"
     read = Windows.of(image, op, "largest" if largest else "mean", float("-inf") if largest else 0.0)
     shares: Sequence[Bytes] = []
-    if not largest:
-        recipe = partial(packing.window_shares, image.memory.views[op.result].plane)
+    plane = image.memory.views[op.result].plane
+    is_open = plane.length != KNOWN
+    if not largest and is_open:
+        shares = image.arrays((op, "shares", plane.tile), partial(packing.even_shares, plane.tile), op)
+    elif not largest:
+        recipe = partial(packing.window_shares, plane)
         shares = image.arrays((op, "shares"), recipe, op)
 
     def tile(number: Number, there: Bytes) -> None:
-        own = [array.cast(Floats).at(number * read.form.tile) for array in shares]
+        own = [array.cast(Floats).at(0 if is_open else number * read.form.tile) for array in shares]
         target = there if codes is None else image.lines(op.result, there)
         read.emit(number, target, own)
         if codes is not None:

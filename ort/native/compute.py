@@ -129,7 +129,7 @@ def _emit_compute(code: OrtCode) -> None:
         for name in ("read_inputs", "evaluate", "write_outputs"):
             code.address(name, frame).pass_on()
         # small memory lies on the stack, large memory comes from onnxruntime's arena
-        scratch = code.number("split", frame) * header.scratch_bytes
+        scratch = code.number("split", frame) * frame.scratch_bytes
         size = code.number("lay_out", frame, code.null) + scratch
         with when(size <= STACK_BYTES, likely=True):
             room = code.fresh_words(round_up(size + ALIGNMENT) // 8)

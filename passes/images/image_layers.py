@@ -21,13 +21,15 @@ from ...dialect.ops.images import (
     Interleave2dOp,
     Pool2dOp,
     Resample2dOp,
+    WindowOp,
     image_shape,
     is_image_rank,
+    is_open,
     spreads_of,
 )
 from ...dialect.ops.layers import BatchNormOp
 from ...dialect.ops.movement import ConcatOp, SplitOp
-from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ...dialect.symbolic_sizes import Size, SymbolicShape, row_of
 from ...dialect.tensors import DYNAMIC, shape_of
 from ...kernels.activation_prices import activation_us, runtime_activation_us
 from ...kernels.image_prices import (
@@ -47,7 +49,7 @@ from ...kernels.image_prices import (
     ImageShares,
 )
 from ...kernels.machine import Machine
-from ...kernels.tile_widths import IMAGE_TILES, PIXELS
+from ...kernels.tile_widths import IMAGE_TILES, OPEN_TILES, PIXELS
 from ...kernels.work import misses
 from ..analysis.clusters import boundary_of
 from ..analysis.per_feature_constants import affine_of_batch_norm
@@ -55,6 +57,9 @@ from ..analysis.rowwise import dynamic_operands
 
 IMAGES: Final = Size.symbol("%images")
 """Tells rows that are images from others."""
+
+OPEN_IMAGES: Final = Size.symbol("%open images")
+"""Images of one row whose length only a call knows."""
 
 SPREAD_IMAGES: Final = Size.symbol("%spread images")
 """Images whose rows lie far apart, for windows that reach far: what runs beside them would have longer rows, too."""
@@ -74,10 +79,29 @@ def image_counts(ops: Sequence[Operation], shapes: Mapping[SSAValue, SymbolicSha
         values = [*dynamic_operands(op), *op.results]
         if not _is_covered(op) or any(not _is_image(value) for value in values):
             continue
+        if any(map(is_open, values)):
+            if (count := _open_count(op, values, shapes)) is not None:
+                counts[op] = count
+            continue
         sizes = {shapes[value][0] for value in values}
         if len(sizes) == 1:
             counts[op] = (SPREAD_IMAGES if _is_spread(op) else IMAGES) * next(iter(sizes))
     return counts
+
+
+def _open_count(op: Operation, values: Sequence[SSAValue], shapes: Mapping[SSAValue, SymbolicShape]) -> Size | None:
+    """Return what tells the images of an op whose length only a call knows: the row of which theirs are windows.
+
+    None where there is no code for that, such as for codes, or where operands are not known to be of one length.
+    """
+    if not all(map(is_open, values)) or isinstance(op, ConvertOp) or is_on_codes(op):
+        return None
+    rows = {shapes[value][0] * row_of(shapes[value][2]) for value in values}
+    same: Sequence[SSAValue] = values if not isinstance(op, WindowOp) else ()
+    if isinstance(op, Conv2dOp) and op.residual is not None:
+        same = (op.residual, op.result)
+    is_one = len({shapes[value][2] for value in same}) <= 1
+    return OPEN_IMAGES * next(iter(rows)) if len(rows) == 1 and is_one else None
 
 
 def stages_of(ops: Sequence[Operation]) -> dict[Operation, int]:
@@ -113,7 +137,8 @@ def _is_spread(op: Operation) -> bool:
 
 def _is_image(value: SSAValue) -> bool:
     shape = shape_of(value)
-    return is_image_rank(len(shape)) and DYNAMIC not in shape[1:] and 0 not in shape[1:]
+    is_known = is_image_rank(len(shape)) and DYNAMIC not in shape[1:]
+    return (is_known or is_open(value)) and 0 not in shape[1:]
 
 
 def _is_covered(op: Operation) -> bool:
@@ -201,6 +226,8 @@ def tiles_of(op: Conv2dOp, tile: int = PIXELS) -> int:
 
 def tile_widths_of(op: Conv2dOp) -> list[int]:
     """Return the pixels that tiles of a convolution may have: fewer where that leaves fewer places empty."""
+    if is_open(op.result):
+        return [*OPEN_TILES]
     places = PIXELS * tiles_of(op)
     return [width for width in IMAGE_TILES if width == PIXELS or width * tiles_of(op, width) < places]
 

@@ -35,6 +35,7 @@ from ...lowering.program import (
     EqualSizes,
     LeastSize,
     Program,
+    ScratchBytes,
     Size,
     Step,
     Temporary,
@@ -219,6 +220,7 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
         ],
         "least": [[_size_json(one.size), one.least] for one in program.least],
         "scratch_bytes": program.scratch_bytes,
+        "scratch_of_sizes": [[one.whole, _size_json(one.size), one.each] for one in program.scratch_of_sizes],
         "steps": [_step_json(step) for step in program.steps],
         "sections": [[str(section.dtype), list(section.shape)] for section in sections],
         "report": vars(program.report) | {"layers": [vars(layer) for layer in program.report]},
@@ -268,6 +270,9 @@ def _program(header: Json, target: CpuTarget, constants: list[NDArray[np.generic
         steps=tuple(map(_step, header["steps"])),
         report=_report(header["report"]),
         zeroed=tuple(header["zeroed"]),
+        scratch_of_sizes=tuple(
+            ScratchBytes(whole, _size(size), each) for whole, size, each in header["scratch_of_sizes"]
+        ),
     )
 
 

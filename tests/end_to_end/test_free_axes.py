@@ -1,5 +1,7 @@
 """Convolutions over what is computed of inputs: of letters, samples and features of any length."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -15,13 +17,17 @@ from tests.support.image_models import ImageModel
 Dims = list[str | int | None]
 
 
-def text_model(*, width: int = 64, ids: Dims | None = None) -> onnx.ModelProto:
-    """Convolutions over embeddings of letters [batch, length], whose mean decides between two classes."""
+def text_model(*, width: int = 64, ids: Dims | None = None, needs_sizes: bool = False) -> onnx.ModelProto:
+    """Convolutions over embeddings of letters [batch, length], whose mean decides between two classes.
+
+    One that `needs_sizes` has a stride, and pads that depend on the length.
+    """
+    window: dict[str, Any] = {"auto_pad": "SAME_UPPER", "strides": [2]} if needs_sizes else {"pads": [2, 2]}
     net = ImageModel((), density=1.0)
     letters = net.node("Gather", net.weights("letters", (40, width)), "x")
     x, net.density = net.node("Transpose", letters, perm=[0, 2, 1]), 0.05
     for _ in range(3):
-        x = net.node("Relu", net.conv(x, (width, width, 5), pads=[2, 2]))
+        x = net.node("Relu", net.conv(x, (width, width, 5), **window))
     net.density = 1.0
     model = net.model(net.node("MatMul", net.node("ReduceMean", x, axes=[2], keepdims=0), net.weights("w", (width, 2))))
     model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.INT64, ids or ["batch", "length"]))
@@ -38,8 +44,8 @@ def test_the_batch_is_no_axis_in_question() -> None:
     assert asked.every == {"x": ("batch", "length")}
 
 
-def test_a_session_has_code_for_each_length_of_letters() -> None:
-    model = text_model()
+def test_a_session_has_code_for_each_length_of_letters_that_pads_depend_on() -> None:
+    model = text_model(needs_sizes=True)
     ours, plain = redpebble.session(model, sizes=[{"length": 40}, {"length": 23}]), plain_session(model, 1)
     assert isinstance(ours, SizedSession)
     assert ours.code.ready_sizes() == [{"length": 40}, {"length": 23}]
@@ -50,7 +56,7 @@ def test_a_session_has_code_for_each_length_of_letters() -> None:
 
 
 def test_sizes_that_no_name_states_are_called_by_input_and_axis() -> None:
-    model = text_model(width=16, ids=["N", None])
+    model = text_model(ids=["N", None], needs_sizes=True)
     refused = redpebble.optimize(model).placement
     assert refused is not None
     assert any("--size x.1=N states them" in line.reason for line in refused.stayed)

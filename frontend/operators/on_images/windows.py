@@ -19,7 +19,16 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ....dialect.attributes.window import WindowAttr
-from ....dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, Pooling, image_shape, is_image_rank
+from ....dialect.ops.images import (
+    MOST_OPEN_TAPS,
+    Conv2dOp,
+    Depthwise2dOp,
+    Pool2dOp,
+    Pooling,
+    image_shape,
+    is_image_rank,
+    is_open,
+)
 from ....dialect.ops.layers import LinearOp
 from ....dialect.symbolic_sizes import Size
 from ....dialect.tensors import DYNAMIC, shape_of, shape_text
@@ -85,7 +94,8 @@ def convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
     Raises:
         NotCovered: it is of a form that is not accepted.
     """
-    x, weight, name = image_of(conversion), conversion.constant(1), (conversion.input(1), conversion.input(2))
+    weight, name = conversion.constant(1), (conversion.input(1), conversion.input(2))
+    x = _row_or_image(conversion, () if weight is None else weight.shape[2:])
     if weight is None or name[0] is None:
         raise NotCovered("expected a constant weight, got another value")
     if weight.ndim != len(shape_of(x)):
@@ -105,7 +115,7 @@ def convert_conv(conversion: Conversion) -> Sequence[SSAValue]:
         return [layer_of_patches(conversion, x, made(matrix_of(weight, 1), key, "conv1"), bias, kernel)]
     is_depthwise = groups == channels == weight.shape[0] and groups > 1
     window = window_of(conversion, x, kernel, most_taps=MOST_TAPS if is_depthwise else MOST_COPIED)
-    if np.isfinite(weight).all():
+    if np.isfinite(weight).all() and not is_open(x):
         window, inside = without_idle_taps(window, image_shape(x)[2:])
         inside = inside[-len(kernel) :]
         key += "".join(f" {taps.start}:{taps.stop}" for taps in inside)
@@ -148,6 +158,19 @@ def image_of(conversion: Conversion) -> SSAValue:
     return checked_image(conversion.tensor(0))
 
 
+def _row_or_image(conversion: Conversion, taps: Sequence[int]) -> SSAValue:
+    """Return the first input, an image; of one row, it may have any length where no size depends on it but that.
+
+    Raises:
+        UnknownImage: it is something else.
+    """
+    x, pads = conversion.tensor(0), conversion.text("auto_pad", "NOTSET")
+    strides = conversion.integer_list("strides") or (1,)
+    is_same = pads in ("NOTSET", "VALID") or strides == (1,)
+    can_be_open = is_same and len(taps) == 1 and 0 < taps[0] <= MOST_OPEN_TAPS
+    return x if is_open(x) and can_be_open and not conversion.integer("ceil_mode", 0) else checked_image(x)
+
+
 def checked_image(x: SSAValue) -> SSAValue:
     """Return a value that is an image of known channels, height and width.
 
@@ -184,7 +207,7 @@ def window_of(
     Raises:
         NotCovered: a window has no result, or more taps than there is code for.
     """
-    size = shape_of(x)[2:]
+    size = image_shape(x)[3:] if is_open(x) else shape_of(x)[2:]
     ones, zeros = (1,) * len(size), (0,) * (2 * len(size))
     strides = conversion.integer_list("strides") or ones
     dilations = conversion.integer_list("dilations") or ones
@@ -258,7 +281,7 @@ def _is_whole(window: WindowAttr, x: SSAValue) -> bool:
 def _convert_max_pool(conversion: Conversion) -> Sequence[SSAValue]:
     """The largest of a large window is the largest of its rows' largest."""
     refuse_further_outputs(conversion)
-    x, window = image_of(conversion), _pool_window(conversion, by_axes=True)
+    x, window = _pooled(conversion), _pool_window(conversion, by_axes=True)
     if min(window.kernel_size) > 1 and len(window.taps) > TAPS_AT_ONCE and not _is_whole(window, x):
         top, left, bottom, right = window.pad_sizes
         (rows, columns), (down, across), (far_down, far_across) = window.kernel_size, window.stride, window.dilations
@@ -270,7 +293,11 @@ def _convert_max_pool(conversion: Conversion) -> Sequence[SSAValue]:
 
 def _convert_average_pool(conversion: Conversion) -> Sequence[SSAValue]:
     kind = "average_with_pads" if conversion.integer("count_include_pad", 0) else "average"
-    return [conversion.emit(Pool2dOp(image_of(conversion), kind, _pool_window(conversion))).result]
+    return [conversion.emit(Pool2dOp(_pooled(conversion), kind, _pool_window(conversion))).result]
+
+
+def _pooled(conversion: Conversion) -> SSAValue:
+    return _row_or_image(conversion, conversion.integer_list("kernel_shape") or ())
 
 
 def _pool_window(conversion: Conversion, *, by_axes: bool = False) -> WindowAttr:
@@ -291,7 +318,7 @@ def _pool_window(conversion: Conversion, *, by_axes: bool = False) -> WindowAttr
 
 
 def _reaching_window(conversion: Conversion, *, by_axes: bool) -> WindowAttr:
-    x, kernel = image_of(conversion), conversion.integer_list("kernel_shape") or ()
+    x, kernel = _pooled(conversion), conversion.integer_list("kernel_shape") or ()
     is_rounded_up = bool(conversion.integer("ceil_mode", 0))
     if is_rounded_up and _is_cut_to_image(conversion, kernel, shape_of(x)[2:]):
         return WindowAttr(image_shape(x)[2:])
