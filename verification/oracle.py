@@ -108,7 +108,7 @@ class Oracle:
         others = [Oracle.of(self._as_written).run(feeds)]
         others += [self.run({name: _nudged(array, rng) for name, array in feeds.items()}) for _ in range(NUDGES)]
         return [
-            max(_distance(one, np.asarray(right)) for one in results)
+            max(distance(one, np.asarray(right)) for one in results)
             for right, *results in zip(expected, *others, strict=True)
         ]
 
@@ -120,7 +120,8 @@ def _nudged(array: Array, rng: np.random.Generator) -> Array:
     return np.nextafter(array, ends)
 
 
-def _distance(one: ArrayLike, other: Array) -> float:
+def distance(one: ArrayLike, other: Array) -> float:
+    """Return how far floating results are apart at most; 0 for results of other kinds."""
     if not np.issubdtype(other.dtype, np.floating) or np.shape(one) != other.shape:
         return 0.0
     with np.errstate(invalid="ignore"):
@@ -189,14 +190,17 @@ def _one_line(error: Exception) -> str:
     return f"onnxruntime: {words}"
 
 
-def compare(name: str, expected: Array, actual: Array, tolerance: Tolerance) -> Comparison:
-    """Compare two outputs; infinities and NaN agree with their like, and what is no number must be equal."""
+def compare(name: str, expected: Array, actual: Array, tolerance: Tolerance, slack: float = 0.0) -> Comparison:
+    """Compare two outputs; infinities and NaN agree with their like, and what is no number must be equal.
+
+    Values that are less than `slack` apart agree.
+    """
     if expected.shape != actual.shape or expected.dtype != actual.dtype:
         return Comparison(name, float("inf"), float("inf"), max(expected.size, 1))
     if not np.issubdtype(expected.dtype, np.inexact):
         return Comparison(name, 0.0, 0.0, int(np.count_nonzero(expected != actual)))
     with np.errstate(invalid="ignore", over="ignore"):
-        absolute = tolerance.absolute * max(1.0, _usual_size(expected))
+        absolute = max(slack, tolerance.absolute * max(1.0, _usual_size(expected)))
         close = np.isclose(actual, expected, tolerance.relative, absolute, equal_nan=True)
         same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
         errors = np.where(same, 0.0, np.abs(actual.astype(np.float64) - expected.astype(np.float64)))
