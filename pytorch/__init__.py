@@ -19,6 +19,9 @@ all be dense again.
 any function of two answers. A batch is a mapping of keyword arguments, a tuple of arguments, or one tensor;
 `forward(module, batch)` says how a module is called with anything else.
 
+`compile(module, example)` returns a module that runs a session of onnxruntime with our code, and
+`torch.compile(module, backend="redpebble")` lets sessions run the graphs of sparse layers.
+
 `quantize(module, data)` lets layers compute as if with eight bits while they are trained, as their int8 form will.
 
 `distil_model(sparse, dense, data)` does that to ONNX files; `OnnxModule(file)` is one as a module.
@@ -27,7 +30,7 @@ any function of two answers. A batch is a mapping of keyword arguments, a tuple 
 
 ```
 layers          weights that can be pruned, as matrices                layers.py
-masks           zeros that stay                                        masks.py
+masks           zeros that stay, and those that torch keeps             masks.py, torch_zeros.py
 structures      masks from scores, sparsifiers: weights from masks     structures.py, sparsifiers.py
 layer_inputs    what comes into layers, how weights move                layer_inputs.py, batches.py, movement.py
 prune, distil   the two functions, with their reports                  prune.py, report.py, distil.py, history.py
@@ -37,6 +40,7 @@ losses          what a student is to learn                             losses.py
 checkpoints     trainings that go on                                   checkpoints.py, progress.py
 depth           whole blocks                                           depth.py
 distil_model    ONNX models, as modules of torch and back              distil_models.py, imported/
+compile         modules that run sessions, and dynamo's backend        compiled/
 ```
 """
 
@@ -55,11 +59,14 @@ from .sparsifiers import register_sparsifier
 from .structures import Sparsity, Structure, register_structure
 
 if TYPE_CHECKING:
+    from .compiled.compile import CompiledModule
+    from .compiled.compile import compile as compile  # noqa: A004
     from .distil_models import distil_model
     from .imported.module import OnnxModule
 
 __all__ = [
     "Answer",
+    "CompiledModule",
     "Embedding",
     "Hidden",
     "History",
@@ -72,6 +79,7 @@ __all__ = [
     "Structure",
     "apply_masks",
     "blocks_of",
+    "compile",
     "distil",
     "distil_model",
     "drop_layers",
@@ -88,8 +96,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load what reads ONNX where it is asked for: all else needs torch alone."""
-    homes = {"OnnxModule": "imported.module", "distil_model": "distil_models"}
+    """Load what reads and runs ONNX where it is asked for: all else needs torch alone."""
+    homes = {
+        "CompiledModule": "compiled.compile",
+        "OnnxModule": "imported.module",
+        "compile": "compiled.compile",
+        "distil_model": "distil_models",
+    }
     if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

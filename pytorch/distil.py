@@ -21,6 +21,7 @@ from .checkpoints import Checkpoint
 from .history import History, Point
 from .losses import Answer, Loss, Weighed, first_tensor, losses_of
 from .progress import ProgressBar
+from .torch_zeros import adopt_zeros
 
 LOOK_SHARE: Final = 0.01
 """Part of the training between two losses of the history, where nothing else asks for one."""
@@ -112,6 +113,7 @@ def distil(
     Raises:
         ValueError: an option does not fit, there are no batches, or the loss is no number any more.
     """
+    adopt_zeros(student)
     dtype = _product_type(device_of(student)) if autocast == "auto" else autocast
     training = Training(steps, seconds, rate, warmup, clip, dtype, dropout, every, patience)
     parameters = [one for one in student.parameters() if one.requires_grad]

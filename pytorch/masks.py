@@ -36,7 +36,8 @@ class WeightMask:
 
     def detach(self) -> None:
         """Let the parameter be dense again."""
-        self._hook.remove()
+        if self._hook is not None:
+            self._hook.remove()
         del _MASKS[self.parameter]
 
     def _attach(self) -> None:

@@ -14,6 +14,7 @@ from .movement import Movement
 from .report import PrunedWeight, PruneReport
 from .sparsifiers import Sparsifier, loss_of, sparsifier_of
 from .structures import Sparsity, Structure, structure_of
+from .torch_zeros import adopt_zeros
 
 Sparsities = float | Mapping[str, float]
 """The share of zeros of all layers, or of each by name; layers that are not named stay as they are."""
@@ -57,6 +58,7 @@ def prune(
     Raises:
         ValueError: an option is none or does not fit, a layer is none, or the method needs data.
     """
+    adopt_zeros(module)
     chosen = prunable_weights(module, layers)
     solver, form = sparsifier_of(method or ("magnitude" if data is None else "admm")), structure_of(structure)
     needs_data = solver.reads not in ("nothing", "movement") or speedup is not None or rows is not None
@@ -113,9 +115,12 @@ def prune(
 def keep_zeros(module: nn.Module) -> PruneReport:
     """Mask the weights that have zeros already: a pruned model that was loaded from a file is trained on in this way.
 
+    Masks of `torch.nn.utils.prune` and sparse layouts become masks of ours, on plain parameters.
+
     Raises:
         ValueError: no weight has zeros.
     """
+    adopt_zeros(module)
     found = [one for one in prunable_weights(module) if one.zeros]
     if not found:
         raise ValueError("expected a pruned module, got no linear layer or convolution whose weight has zeros")

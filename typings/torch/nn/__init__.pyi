@@ -3,7 +3,8 @@ from typing import Any
 
 from torch import Tensor
 
-class Parameter(Tensor): ...
+class Parameter(Tensor):
+    def __init__(self, data: Tensor, requires_grad: bool = True) -> None: ...
 
 class Module:
     training: bool
