@@ -8,6 +8,7 @@ from .family import KernelFamily
 from .formats import (
     bfloat_pairs,
     code_bits,
+    code_bytes,
     code_slots,
     count_blocks,
     dense_outputs,
@@ -34,6 +35,7 @@ _ALL: Final = (
     bfloat_pairs.FAMILY,
     code_slots.FAMILY,
     code_bits.FAMILY,
+    code_bytes.FAMILY,
 )
 
 FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType({family.name: family for family in _ALL})

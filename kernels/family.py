@@ -33,6 +33,7 @@ class GroupedCodes(NamedTuple):
     scales: Floats
     """[outputs, groups]."""
     size: int
+    bits: int = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,7 @@ class LayerWeights:
         if self.codes is None:
             return None
         start, stop = self.sparse.pointers[first], self.sparse.pointers[end]
-        return GroupedCodes(self.codes.steps[start:stop], self.codes.scales[first:end], self.codes.size)
+        return self.codes._replace(steps=self.codes.steps[start:stop], scales=self.codes.scales[first:end])
 
 
 def _columns(weight: CscMatrix | Floats, first: int, end: int) -> CscMatrix | Floats:
@@ -121,6 +122,8 @@ class KernelFamily:
     rounds: Literal["", "bf16", "groups"] = ""
     """Values that it rounds: inputs and weights to bfloat16, for layers of that precision on CPUs with its products;
     or groups of inputs to integers of eight bits, for weights that are codes; empty where nothing."""
+    code_bits: int = 4
+    """Bits of the codes that it reads, where it rounds groups."""
     places_bytes: bool = False
     """Whether its code needs instructions that place bytes by a mask and multiply them: see `Machine.places_bytes`."""
     block_rule: BlockRule | None = None

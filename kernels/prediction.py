@@ -47,7 +47,7 @@ def _may_round(family: KernelFamily, layer: Layer, machine: Machine) -> bool:
         case "bf16":
             return layer.rounded and machine.bfloat
         case "groups":
-            return layer.grouped and not layer.rounded
+            return layer.code_bits == family.code_bits and not layer.rounded
         case _:
             return True
 

@@ -57,7 +57,7 @@ def likeness_of(layer: Layer) -> Likeness | None:
         float(read),
         layer.other_bytes,
         float(layer.rounded),
-        float(layer.grouped),
+        float(layer.code_bits),
     )
     return Likeness((layer.inputs, layer.outputs), measures)
 

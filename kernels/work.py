@@ -42,8 +42,8 @@ class Layer:
     block_counts: Mapping[str, int] = field(default_factory=dict[str, int], kw_only=True)
     rounded: bool = field(default=False, kw_only=True)
     """Whether inputs and weights may be rounded to bfloat16."""
-    grouped: bool = field(default=False, kw_only=True)
-    """Whether weights are codes for which groups of inputs may be rounded to integers of eight bits."""
+    code_bits: int = field(default=0, kw_only=True)
+    """Bits of weights that are codes for which groups of inputs may be rounded to integers of eight bits; else 0."""
 
     def blocks(self, rule: BlockRule) -> int:
         """Return the number of blocks of inputs that the family of a rule has."""

@@ -4,6 +4,7 @@ Where many codes are the zero of their group it becomes `pebble.linear` of a spa
 the attribute `few_bits`: kernels may read codes instead, and the node is written as it was where it is written again.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -122,11 +123,28 @@ def _zeros(conversion: Conversion, shape: tuple[int, int], bits: int) -> NDArray
     if not conversion.has_input(ZEROS):
         return np.zeros(0, np.int64)
     outputs, groups = shape
+    if (floats := conversion.constant(ZEROS)) is not None:
+        return _whole_zeros(floats, shape, bits)
     packed = _array(conversion, ZEROS, np.dtype(np.uint8), "constant packed zeros")
     row_bytes = -(-groups * bits // 8)
     if packed.size != outputs * row_bytes:
         raise NotCovered(f"expected {outputs * row_bytes} bytes of zeros, got {packed.size}")
     return _unpacked(packed.reshape(outputs, row_bytes), bits)[:, :groups].astype(np.int64)
+
+
+def _whole_zeros(zeros: NDArray[np.float32], shape: tuple[int, int], bits: int) -> NDArray[np.int64]:
+    """Return zeros of float32 as the codes that they are.
+
+    Raises:
+        NotCovered: they are no codes.
+    """
+    if zeros.size != math.prod(shape):
+        raise NotCovered(f"expected {math.prod(shape)} zeros of float32, got {zeros.size}")
+    with np.errstate(invalid="ignore"):
+        whole = zeros.reshape(shape).astype(np.int64)
+    if not np.array_equal(whole, zeros.reshape(shape)) or whole.min() < 0 or whole.max() >= 1 << bits:
+        raise NotCovered(f"expected zeros that are codes of {bits} bits, got other numbers")
+    return whole
 
 
 def _unpacked(rows: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:

@@ -1,9 +1,9 @@
-"""`code_bits`: weights of four bits that are not zero, one behind the other, and a bit for each weight.
+"""`code_bits`, `code_bytes`: weights of four or eight bits that are not zero, and a bit for each weight.
 
 Sixteen neighbouring outputs are a panel. A chunk is 4 neighbouring inputs of a panel: 64 weights, the 4 of an output
-side by side, with a word of 64 bits that says which of them are stored. The codes of two chunks lie in the same bytes:
-those of chunks with even numbers are the low halves, one behind the other through all of a panel, and those of odd ones
-the high halves. Where zeros are spread evenly both are about as long.
+side by side, with a word of 64 bits that says which of them are stored, one behind the other through all of a panel.
+Codes of four bits of two chunks lie in the same bytes: those of chunks with even numbers are the low halves, and those
+of odd ones the high halves. Where zeros are spread evenly both are about as long.
 
 The inputs of a unit, 32 neighbours or 16, have a scale together, and so have the weights of an output there.
 """
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..family import GroupedCodes, KernelFamily, LayerWeights
 from ..work import Layer, Tile, Work
-from .code_slots import GREATEST_SCALE, LOOKED_UP, MIDDLE, PANEL_WIDTH, PANELS_AT_ONCE, PASS_ROWS, UNIT, WIDTHS
+from .code_slots import GREATEST_SCALE, LOOKED_UP, PANEL_WIDTH, PANELS_AT_ONCE, PASS_ROWS, UNIT, WIDTHS
 
 CHUNK_INPUTS: Final = 4
 """Inputs of a chunk: bytes that an instruction multiplies and adds in a lane."""
@@ -28,7 +28,11 @@ BLOCK_ROWS: Final = 8
 
 SCALE_BYTES: Final = 2 * PANEL_WIDTH
 
+FOUR: Final = 4
+
 Bytes = NDArray[np.uint8]
+
+Steps = NDArray[np.int8] | NDArray[np.int16]
 
 
 class PackedBits(NamedTuple):
@@ -59,16 +63,17 @@ def pack(weights: LayerWeights) -> PackedBits:
     codes, matrix = weights.codes, weights.sparse
     if codes is None:
         raise ValueError("expected codes with a scale for each group of inputs, got floats")
+    middle = 1 << (codes.bits - 1)
     inputs, outputs = matrix.shape
     unit = UNIT if codes.size >= UNIT else LOOKED_UP
     units, panels = -(-inputs // unit), -(-outputs // PANEL_WIDTH)
-    steps = np.zeros((panels * PANEL_WIDTH, units * unit), np.int8)
+    steps = np.zeros((panels * PANEL_WIDTH, units * unit), np.int8 if codes.bits == FOUR else np.int16)
     steps[matrix.columns, matrix.rows] = codes.steps
-    zeros = _zeros(steps.reshape(panels, PANEL_WIDTH, units, unit))
-    has_zeros = bool((zeros != MIDDLE).any())
+    zeros = _zeros(steps.reshape(panels, PANEL_WIDTH, units, unit), middle)
+    has_zeros = bool((zeros != middle).any())
     factors, scales = _scales(codes, units, unit, panels)
     parts = [
-        _panels(steps[first * PANEL_WIDTH : last * PANEL_WIDTH], zeros[first:last])
+        _panels(steps[first * PANEL_WIDTH : last * PANEL_WIDTH], zeros[first:last], codes.bits)
         for first in range(0, panels, PANELS_AT_ONCE)
         for last in [min(panels, first + PANELS_AT_ONCE)]
     ]
@@ -88,11 +93,11 @@ def pack(weights: LayerWeights) -> PackedBits:
     return PackedBits(sizes, heads, np.concatenate(columns, axis=2), stream)
 
 
-def _zeros(steps: NDArray[np.int8]) -> NDArray[np.int8]:
-    """Return for each output of a unit a code of 0 for which four bits hold all of its codes [panels, units, 16]."""
+def _zeros(steps: Steps, middle: int) -> NDArray[np.int16]:
+    """Return for each output of a unit a code of 0 for which all its codes have no more bits [panels, units, 16]."""
     least, most = steps.min(axis=3), steps.max(axis=3)
-    is_middle = (least >= -MIDDLE) & (most < MIDDLE)
-    return np.where(is_middle, MIDDLE, -least).astype(np.int8).swapaxes(1, 2)
+    is_middle = (least >= -middle) & (most < middle)
+    return np.where(is_middle, middle, -least.astype(np.int16)).astype(np.int16).swapaxes(1, 2)
 
 
 def _scales(codes: GroupedCodes, units: int, unit: int, panels: int) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
@@ -114,19 +119,20 @@ class _Panels(NamedTuple):
     codes: Bytes
 
 
-def _panels(steps: NDArray[np.int8], zeros: NDArray[np.int8]) -> _Panels:
+def _panels(steps: Steps, zeros: NDArray[np.int16], bits: int) -> _Panels:
     """Return some panels of steps [16 * panels, inputs]."""
     panels, units = zeros.shape[:2]
     in_units = steps.reshape(panels, PANEL_WIDTH, units, -1, CHUNK_INPUTS).transpose(0, 2, 3, 1, 4)
-    codes = (in_units + zeros[:, :, np.newaxis, :, np.newaxis]).reshape(panels, -1, CHUNK).astype(np.uint8)
+    codes = (in_units + zeros[:, :, np.newaxis, :, np.newaxis].astype(steps.dtype)).astype(np.uint8)
+    codes = codes.reshape(panels, -1, CHUNK)
     is_stored = (in_units != 0).reshape(panels, -1, CHUNK)
-    halves = [slice(half, None, 2) for half in (0, 1)]
+    halves = [slice(half, None, 2) for half in (0, 1)] if bits == FOUR else [slice(0, None, 1)]
     counts = [is_stored[:, half].sum(axis=(1, 2)) for half in halves]
-    lengths = np.maximum(*counts)
+    lengths = np.maximum.reduce(counts)
     starts, stream = np.cumsum(lengths) - lengths, np.zeros(int(lengths.sum()), np.uint8)
     for half, count in zip(halves, counts, strict=True):
         places = np.arange(int(count.sum())) + np.repeat(starts - (np.cumsum(count) - count), count)
-        stream[places] |= codes[:, half][is_stored[:, half]] << np.uint8(4 * (half.start))
+        stream[places] |= codes[:, half][is_stored[:, half]] << np.uint8(FOUR * half.start)
     return _Panels(np.packbits(is_stored, axis=2, bitorder="little"), lengths, stream)
 
 
@@ -135,7 +141,7 @@ def work(layer: Layer, tile: Tile) -> Work:
     rows, panels = tile.width, -(-layer.outputs // PANEL_WIDTH)
     chunks, units = panels * -(-layer.inputs // CHUNK_INPUTS), panels * -(-layer.inputs // UNIT)
     reads = -(-rows // BLOCK_ROWS)
-    read_bytes = chunks * (CHUNK / 8) + layer.connections / 2 + SCALE_BYTES * units
+    read_bytes = chunks * (CHUNK / 8) + layer.connections * (layer.code_bits or FOUR) / 8 + SCALE_BYTES * units
     work_units = (chunks * reads, chunks * rows, units * reads, units * rows, float(layer.inputs * rows))
     return Work(tuple(map(float, work_units)), read_bytes, -(-rows // PASS_ROWS))
 
@@ -149,5 +155,6 @@ FAMILY = KernelFamily(
     rounds="groups",
     row_major=True,
     places_bytes=True,
-    prices={16: (1.0, 0.2, 2.0, 1.0, 0.75, 1.0)},
+    # of instructions as llvm-mca counts them on servers of Intel since 2021, upper ends: not measured yet
+    prices={16: (0.9, 0.2, 2.2, 1.0, 0.75, 1.0)},
 )

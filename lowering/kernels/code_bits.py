@@ -1,9 +1,9 @@
-"""Sparse kernel family for weights of four bits on CPUs that place bytes by a mask and multiply them (AVX-512).
+"""Sparse kernel family for weights of few bits on CPUs that place bytes by a mask and multiply them (AVX-512).
 
 Rows are rounded to bytes, group by group, as for `code_slots`. Registers of a chunk of 4 inputs and 16 outputs, one
 output a lane of 32 bits:
 
-    stored       codes of 0 to 15, as many as there are              64 bytes, vpandd of the low or the high halves
+    stored       codes of 0 to 15 or 255, as many as there are       64 bytes, vpandd of the low or the high halves
     codes        code of 0 where nothing is stored                   vpexpandb
     sums[row]    + x[0] codes0 + x[1] codes1 + x[2] codes2 + ...     vpdpbusd, the 4 inputs in all lanes
 
@@ -21,10 +21,11 @@ from ...kernels.formats.code_bits import (
     BLOCK_ROWS,
     CHUNK,
     CHUNK_INPUTS,
+    FOUR,
     SCALE_BYTES,
     SIZE_WORDS,
 )
-from ...kernels.formats.code_slots import LOOKED_UP, MIDDLE, PANEL_WIDTH, PASS_ROWS
+from ...kernels.formats.code_slots import LOOKED_UP, PANEL_WIDTH, PASS_ROWS
 from ..llvm.builder import Code
 from ..llvm.flow import allocated, branch, call, choose, either, fold, loop
 from ..llvm.intrinsics import call_intrinsic
@@ -88,23 +89,23 @@ class _Results(NamedTuple):
     apart: Number
 
 
-def emit(code: Code, form: LinearForm) -> ir.Function:
+def emit(code: Code, form: LinearForm, bits: int = FOUR) -> ir.Function:
     """Return `void (x, y, packed arrays..., inputs, outputs)` for rows apart as `apart_of` says."""
-    whole = emit_apart(code, form)
+    whole = emit_apart(code, form, bits)
 
-    @code.kernel(f"code_bits_{form.key}")
+    @code.kernel(f"codes_of_{bits}_{form.key}")
     def kernel(x: Floats, y: Floats, arrays: _Arrays, inputs: Number, outputs: Number) -> None:
         call(whole, x, y, arrays, inputs, outputs, form.width, apart_of(inputs), apart_of(outputs))
 
     return kernel
 
 
-def emit_apart(code: Code, form: LinearForm) -> ir.Function:
+def emit_apart(code: Code, form: LinearForm, bits: int = FOUR) -> ir.Function:
     """Return the same with three more arguments: the rows, and how many values rows of x and y are apart."""
     rounding = rounding_function(code)
-    panels = {rows: _panel_function(code, form, rows) for rows in range(1, BLOCK_ROWS + 1)}
+    panels = {rows: _panel_function(code, form, rows, bits) for rows in range(1, BLOCK_ROWS + 1)}
 
-    @code.kernel(f"code_bits_apart_{activation_key(form.activation)}")
+    @code.kernel(f"codes_of_{bits}_apart_{activation_key(form.activation)}")
     def kernel(
         x: Floats,
         y: Floats,
@@ -185,12 +186,12 @@ class _Panel(NamedTuple):
         )
 
 
-def _panel_function(code: Code, form: LinearForm, rows: int) -> ir.Function:
+def _panel_function(code: Code, form: LinearForm, rows: int, bits: int) -> ir.Function:
     """Return the function `void (rows, results, panel, units, inputs of a unit, outputs left)` for so many rows."""
 
-    @code.kernel(f"code_bits_panel_{rows}_{activation_key(form.activation)}")
+    @code.kernel(f"codes_of_{bits}_panel_{rows}_{activation_key(form.activation)}")
     def kernel(x: _Rows, y: _Results, panel: _Panel, units: Number, unit: Number, left: Number) -> None:
-        _PanelCode(code.lanes(panel.head, PANEL_WIDTH), rows, x, panel).emit(form, y, units, unit, left)
+        _PanelCode(code.lanes(panel.head, PANEL_WIDTH), rows, bits, x, panel).emit(form, y, units, unit, left)
 
     return kernel
 
@@ -216,6 +217,7 @@ class _PanelCode:
 
     lanes: Lanes
     rows: int
+    bits: int
     x: _Rows
     panel: _Panel
 
@@ -262,11 +264,11 @@ class _PanelCode:
         branch(left >= PANEL_WIDTH, lambda: put("whole"), lambda: put("part"), likely=True)
 
     def _with_middle(self, unit: Number) -> _Start:
-        sums: Vectors = []
+        sums, middle = list[ir.Value](), 1 << (self.bits - 1)
         for row in range(self.rows):
-            total = self.x.excess.narrow(unit + row * self.x.units_apart) * MIDDLE
+            total = self.x.excess.narrow(unit + row * self.x.units_apart) * middle
             sums.append(broadcast(self.lanes.builder, total.value, PANEL_WIDTH))
-        return _Start(_constant(BYTES, MIDDLE), sums)
+        return _Start(_constant(BYTES, middle), sums)
 
     def _with_zeros(self, unit: Number, scales: Bytes) -> _Start:
         builder = self.lanes.builder
@@ -280,28 +282,32 @@ class _PanelCode:
 
     def _half(self, inputs: Bytes, words: Longs, zeros: ir.Value, now: _State) -> _State:
         """Emit the products of 16 inputs; `inputs` are those of the first row."""
-        builder, (low, high, sums) = self.lanes.builder, now
-        sums = list(sums)
+        builder, sums = self.lanes.builder, list(now.sums)
+        # codes of eight bits are all in one row
+        streams = [now.low, now.high] if self.bits == FOUR else [now.low]
         for number in range(LOOKED_UP // CHUNK_INPUTS):
-            word = words[number]
-            address = high if number % 2 else low
-            stored = builder.bitcast(address.load(BYTES, 1), WORDS)
-            if number % 2:
-                stored = builder.lshr(stored, _constant(WORDS, 4))
-            halves = builder.and_(builder.bitcast(stored, BYTES), _constant(BYTES, 15))
+            word, stream = words[number], number % len(streams)
+            stored = self._codes(streams[stream], stream)
+            streams[stream] = streams[stream].after(word.set_bits())
             mask = builder.bitcast(word.value, BITS)
-            codes = builder.bitcast(call_intrinsic(builder, EXPAND, BYTES, [halves, zeros, mask]), NUMBERS)
+            codes = builder.bitcast(call_intrinsic(builder, EXPAND, BYTES, [stored, zeros, mask]), NUMBERS)
             first = self.rows * (number % self._accumulators)
             for row in range(self.rows):
                 place = inputs.at(row * self.x.codes_apart + CHUNK_INPUTS * number)
                 four = broadcast(builder, place.load(I32, 1), PANEL_WIDTH)
                 total = sums[first + row]
                 sums[first + row] = call_intrinsic(builder, PRODUCTS, NUMBERS, [total, codes, four])
-            if number % 2:
-                high = high.after(word.set_bits())
-            else:
-                low = low.after(word.set_bits())
-        return _State(low, high, sums)
+        return _State(streams[0], streams[-1], sums)
+
+    def _codes(self, address: Bytes, half: int) -> ir.Value:
+        """Return the next codes in bytes: these, or their low or high halves."""
+        builder, loaded = self.lanes.builder, address.load(BYTES, 1)
+        if self.bits != FOUR:
+            return loaded
+        if half:
+            # shifted as words, as no instruction shifts bytes
+            loaded = builder.bitcast(builder.lshr(builder.bitcast(loaded, WORDS), _constant(WORDS, FOUR)), BYTES)
+        return builder.and_(loaded, _constant(BYTES, 15))
 
     def _scaled(self, unit: Number, scales: Bytes, totals: Vectors, sums: Vectors) -> Vectors:
         """Return sums and the totals of a unit, each times the scales of its output and of the row."""

@@ -39,7 +39,7 @@ def _codes(constant: SparseConstantOp) -> GroupedCodes | None:
     if few_bits is None or not few_bits.may_round_inputs:
         return None
     scales = few_bits.scales.reshape(constant.weight.shape[1], -1)
-    return GroupedCodes(few_bits.steps(constant.weight), scales, few_bits.size)
+    return GroupedCodes(few_bits.steps(constant.weight), scales, few_bits.size, few_bits.bits)
 
 
 @dataclass(frozen=True)

@@ -84,18 +84,15 @@ def layers_of_ops(ops: Sequence[LinearOp]) -> list[Layer]:
     """
     layers = layers_of([op.weight for op in ops])
     return [
-        replace(layer, rounded=op.is_rounded, grouped=may_round_groups(op.weight))
+        replace(layer, rounded=op.is_rounded, code_bits=rounded_code_bits(op.weight))
         for op, layer in zip(ops, layers, strict=True)
     ]
 
 
-def may_round_groups(weight: SSAValue) -> bool:
-    """Return whether a weight is codes of four bits for which groups of inputs may be rounded."""
+def rounded_code_bits(weight: SSAValue) -> int:
+    """Return the bits of a weight that is codes for which groups of inputs may be rounded; 0 for any other one."""
     few_bits = few_bits_of(weight)
-    return few_bits is not None and few_bits.bits == FOUR and few_bits.may_round_inputs
-
-
-FOUR: Final = 4
+    return few_bits.bits if few_bits is not None and few_bits.may_round_inputs else 0
 
 
 def layers_of(constants: Sequence[SSAValue]) -> list[Layer]:
@@ -154,7 +151,8 @@ def _layer(value: SSAValue, other_bytes: float) -> Layer:
 
 def layer_key(constant: SSAValue, layer: Layer) -> str:
     """Return a name for the pattern of a weight and for how much else is read, the same on every machine."""
-    weight, stored = _weight(constant), layer.stored + ", rounded" * layer.rounded + ", grouped" * layer.grouped
+    weight, code_bits = _weight(constant), f", {layer.code_bits} bits" if layer.code_bits else ""
+    stored = layer.stored + ", rounded" * layer.rounded + code_bits
     digest = hashlib.sha256(
         repr((weight.shape, stored, round(np.log2(1 + layer.other_bytes / OTHER_BYTES_UNIT)))).encode()
     )

@@ -24,6 +24,7 @@ Layers that are alike, as those of an encoder are, are priced once.
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 from typing_extensions import override
@@ -182,7 +183,8 @@ def _of_few_bytes(times: LayerTimes, lanes: int) -> str | None:
     """
     known = {width: times.measured.get(width, times.predicted[width]) for width in WIDTHS}
     small = [name for name in known[1] if FAMILIES[name].rounds == "groups"]
-    family = min(small, key=known[1].__getitem__, default=None)
+    # each number of rows counts as much as any other
+    family = min(small, key=lambda name: prod(one[name] for one in known.values()), default=None)
     if family is None or lanes == LEAST_LANES:
         return family
     worth = {width: WORTH_FLOATS if width == 1 else WORTH_A_COPY for width in WIDTHS}

@@ -16,6 +16,7 @@ from tests.fuzzing.fuzzer import Fuzzer, one_of
 from tests.support.few_bits import Doubles, FewBits
 from tests.support.few_bits_layers import constant_of, layer, packed_slots
 from tests.support.lowering_modules import HERE, native
+from tests.support.software_instructions import placed_by_masks
 
 Floats = NDArray[np.float32]
 
@@ -30,10 +31,11 @@ def draw(seed: int, folder: Path) -> None:
         one_of(rng, (1, 7, 16, 31, 33, 64, 100, 257, 512)),
         one_of(rng, (1, 3, 16, 17, 40, 97)),
         bits=one_of(rng, (4, 4, 4, 8)),
-        size=one_of(rng, (16, 32, 64, 128)),
+        size=one_of(rng, (16, 32, 64, 128, 256)),
         zeros=one_of(rng, (0.0, 0.4, 0.5, 0.8, 0.9, 0.99, 1.0)),
-        accuracy=one_of(rng, (0, 4, 4)),
+        accuracy=one_of(rng, (0, 1, 2, 3, 4, 4, 4, 4)),
         has_zeros=bool(rng.random() < 0.4),
+        float_zeros=bool(rng.random() < 0.2),
         has_bias=bool(rng.random() < 0.5),
         seed=int(rng.integers(1 << 30)),
         rank=one_of(rng, (2, 2, 3)),
@@ -57,6 +59,8 @@ def check(folder: Path) -> str:
     is_rounded = case.accuracy == 4 and case.bits == 4
     targets = HERE.values() if is_rounded else ()
     kernels = [native(layer(constant_of(case), case.bias), target) for target in targets]
+    if case.accuracy == 4:
+        kernels.append(placed_by_masks(case))
     for path in sorted(folder.glob("x-*.npy")):
         x = np.load(path)
         shaped = x.reshape(len(x), 1, case.inputs) if case.rank == 3 else x

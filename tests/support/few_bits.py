@@ -28,6 +28,8 @@ class FewBits:
     rank: int = 2
     of_four: int = 0
     """Weights that are left of each four inputs, instead of a share; 0 for the share."""
+    float_zeros: bool = False
+    """Whether zeros are floats, one for each group."""
     empty: float = 0.0
     """The share of outputs whose codes are all the zero."""
 
@@ -82,7 +84,8 @@ class FewBits:
         }
         names = ["x", "codes", "scales", "", "", ""]
         if self.has_zeros:
-            held["zeros"], names[3] = packed(zeros, self.bits).reshape(-1), "zeros"
+            held["zeros"] = zeros.astype(np.float32) if self.float_zeros else packed(zeros, self.bits).reshape(-1)
+            names[3] = "zeros"
         if self.has_bias:
             held["bias"], names[5] = self.bias, "bias"
         while not names[-1]:

@@ -2,12 +2,15 @@
 
 from typing import Final
 
-from xdsl.dialects.builtin import ModuleOp
-
+from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.kernels.formats import code_bits, code_bytes
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
+from redpebble.runtime.jit import missing_features
 from redpebble.runtime.network import Network
-from tests.support.lowering_modules import object_of
+from tests.support.few_bits import FewBits
+from tests.support.few_bits_layers import constant_of, layer
+from tests.support.lowering_modules import HERE, native, object_of
 
 EXPAND: Final = """
 define internal <64 x i8> @"software.expand"(<64 x i8> %data, <64 x i8> %else, <64 x i1> %mask) {
@@ -79,7 +82,15 @@ def in_software(llvm_ir: str) -> str:
     return llvm_ir
 
 
-def native_in_software(module: ModuleOp, target: CpuTarget, here: CpuTarget) -> Network:
-    """The module as native code for one target, made for this machine."""
-    program = lower(module, target)
-    return Network(program, object_of(in_software(program.llvm_ir), here), 1)
+PLACES_BYTES: Final = CpuTarget.from_features("x86-64", f"{CpuTarget.avx512vnni().features},+avx512vbmi2,+popcnt")
+"""A CPU that has these instructions."""
+
+
+def placed_by_masks(case: FewBits, activation: ActivationAttr | None = None) -> Network:
+    """A layer whose codes are placed by masks, by the instructions for it where this machine has them."""
+    family = code_bytes.FAMILY if case.bits == 8 else code_bits.FAMILY
+    module = layer(constant_of(case), case.bias, activation, family)
+    if not missing_features(PLACES_BYTES):
+        return native(module, PLACES_BYTES)
+    program = lower(module, PLACES_BYTES)
+    return Network(program, object_of(in_software(program.llvm_ir), next(iter(HERE.values()))), 1)

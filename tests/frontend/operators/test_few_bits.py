@@ -1,5 +1,6 @@
 """MatMulNBits is a layer of the floats that its codes stand for, held against onnxruntime and against float64."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ CASES = {
     "groups of 128, less than a group": FewBits(70, 33, size=128, has_bias=True),
     "zeros, an odd number of groups": FewBits(96, 20, has_zeros=True),
     "zeros, groups of 16, bias": FewBits(100, 21, size=16, has_zeros=True, has_bias=True),
+    "zeros as floats": FewBits(100, 21, size=16, has_zeros=True, float_zeros=True),
     "eight bits": FewBits(96, 20, bits=8),
     "eight bits, zeros, a part of a group": FewBits(100, 3, bits=8, size=64, has_zeros=True),
     "dense": FewBits(96, 20, zeros=0.0),
@@ -80,6 +82,14 @@ def _with_few_scales(model: onnx.ModelProto) -> None:
     scales.CopyFrom(numpy_helper.from_array(np.ones(7, np.float32), "scales"))
 
 
+def _with_zeros(value: float) -> Callable[[onnx.ModelProto], None]:
+    def change(model: onnx.ModelProto) -> None:
+        model.graph.initializer.append(numpy_helper.from_array(np.full(60, value, np.float32), "zeros"))
+        model.graph.node[0].input.append("zeros")
+
+    return change
+
+
 def _with_half_scales(model: onnx.ModelProto) -> None:
     (scales,) = [one for one in model.graph.initializer if one.name == "scales"]
     scales.CopyFrom(numpy_helper.from_array(np.ones(60, np.float16), "scales"))
@@ -91,6 +101,9 @@ def _with_half_scales(model: onnx.ModelProto) -> None:
         (_with_order, "expected groups of neighbouring inputs, got an order of inputs, g_idx"),
         (_with_bits, "expected bits of 4 or 8, got 2"),
         (_with_few_scales, "expected 60 scales, got 7"),
+        (_with_zeros(7.5), "expected zeros that are codes of 4 bits, got other numbers"),
+        (_with_zeros(16), "expected zeros that are codes of 4 bits, got other numbers"),
+        (_with_zeros(np.nan), "expected zeros that are codes of 4 bits, got other numbers"),
         (_with_half_scales, "expected constant scales of float32, got float16"),
     ],
 )

@@ -5,6 +5,7 @@ import pytest
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.kernels.family import LayerWeights
+from redpebble.kernels.formats import code_bytes
 from redpebble.kernels.formats.code_bits import FAMILY, pack
 from redpebble.kernels.formats.code_slots import PASS_ROWS
 from redpebble.kernels.machine import Machine
@@ -12,32 +13,32 @@ from redpebble.kernels.prediction import candidates
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
-from redpebble.runtime.jit import missing_features
-from redpebble.runtime.network import Network
 from tests.support.few_bits import FewBits
 from tests.support.few_bits_layers import CASES, constant_of, layer, rounded_product, weights_of
-from tests.support.lowering_modules import HERE, native, object_of
-from tests.support.software_instructions import native_in_software
+from tests.support.lowering_modules import object_of
+from tests.support.software_instructions import PLACES_BYTES, placed_by_masks
 
-TARGET = CpuTarget.from_features("x86-64", f"{CpuTarget.avx512vnni().features},+avx512vbmi2,+popcnt")
+SOME = (
+    "groups of 64, a part of a unit",
+    "zeros, sparse",
+    "all weights of all blocks, groups of 16",
+    "eight bits, zeros",
+)
 
-SOME = ("groups of 64, a part of a unit", "zeros, sparse", "all weights of all blocks, groups of 16")
-
-
-def network_of(case: FewBits, activation: ActivationAttr | None = None) -> Network:
-    """The layer as code that this machine runs, with the instructions where it has them."""
-    module = layer(constant_of(case), case.bias, activation, FAMILY)
-    if not missing_features(TARGET):
-        return native(module, TARGET)
-    return native_in_software(module, TARGET, next(iter(HERE.values())))
+BYTES = {
+    "eight bits": FewBits(203, 35, bits=8, accuracy=4, has_bias=True),
+    "eight bits, zeros": FewBits(229, 35, bits=8, has_zeros=True, zeros=0.6, accuracy=4, has_bias=True),
+    "eight bits, groups of 16": FewBits(100, 17, bits=8, size=16, zeros=0.0, accuracy=4),
+    "eight bits, zeros alone": FewBits(64, 20, bits=8, size=64, zeros=1.0, accuracy=4),
+}
 
 
 @pytest.mark.parametrize(
     "name", [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
 )
 def test_results_are_those_of_rounded_inputs(name: str) -> None:
-    case = CASES[name]
-    network = network_of(case)
+    case = (CASES | BYTES)[name]
+    network = placed_by_masks(case)
     for rows in (0, 1, 3, 7, PASS_ROWS + 1, 60):
         x = np.random.default_rng(rows).standard_normal((rows, case.inputs), dtype=np.float32)
         (result,) = network.run(None, {"x0": x})
@@ -49,7 +50,7 @@ def test_results_are_those_of_rounded_inputs(name: str) -> None:
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_leaves_a_row_undefined_and_no_other(odd: float) -> None:
     case = CASES["zeros, sparse"]
-    network = network_of(case, ActivationAttr("relu"))
+    network = placed_by_masks(case, ActivationAttr("relu"))
     x = np.random.default_rng(1).standard_normal((5, case.inputs), dtype=np.float32)
     (before,) = network.run(None, {"x0": x})
     assert before.min() == 0
@@ -73,16 +74,19 @@ def test_floats_are_refused() -> None:
 
 
 def test_only_cpus_with_the_instructions_run_it() -> None:
-    known = Layer(64, np.full(64, 8, dtype=np.int64), grouped=True)
+    known = Layer(64, np.full(64, 8, dtype=np.int64), code_bits=4)
     assert FAMILY.name in candidates(known, 1, Machine(places_bytes=True))
     assert FAMILY.name not in candidates(known, 1, Machine())
-    assert TARGET.places_bytes
+    assert code_bytes.FAMILY.name not in candidates(known, 1, Machine(places_bytes=True))
+    bytes_known = Layer(64, np.full(64, 8, dtype=np.int64), code_bits=8)
+    assert code_bytes.FAMILY.name in candidates(bytes_known, 1, Machine(places_bytes=True))
+    assert PLACES_BYTES.places_bytes
     assert not CpuTarget.zen4().places_bytes
 
 
 def test_code_for_these_cpus_is_made() -> None:
     case = CASES["symmetric"]
-    llvm_ir = lower(layer(constant_of(case), case.bias, None, FAMILY), TARGET).llvm_ir
+    llvm_ir = lower(layer(constant_of(case), case.bias, None, FAMILY), PLACES_BYTES).llvm_ir
     assert "expand.v64i8" in llvm_ir
     assert "vpdpbusd" in llvm_ir
-    assert object_of(llvm_ir, TARGET)
+    assert object_of(llvm_ir, PLACES_BYTES)
