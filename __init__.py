@@ -8,7 +8,10 @@ result = redpebble.optimize("model.onnx")
 ```
 """
 
+import sys
 from typing import TYPE_CHECKING
+
+from .foundation.deferred_sympy import DeferSympy
 
 if TYPE_CHECKING:
     from . import pytorch as torch  # noqa: F401  # pyright: ignore[reportUnusedImport]
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
     from .tuning.machines import calibrate as calibrate
 
     __version__: str
+
+if DeferSympy not in sys.meta_path:
+    sys.meta_path.insert(0, DeferSympy)
 
 __path__.append(f"{__path__[0]}/aliases")
 

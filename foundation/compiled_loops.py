@@ -1,120 +1,43 @@
 """Loops compiled by numba: once, kept in a folder of the cache, without the interpreter's lock.
 
-Files of numba are code that a process runs, like networks in the cache: the folder is private.
-
-Code contains the loops it calls and the constants and records it uses, from other files of its layer: it is compiled
-again when any file of the layer has changed. Where no folder can be written to, loops are compiled in
-each process that calls them: the first call says so.
+numba is imported when the first of them is called: it takes 0.6 s of CPU, and most models need none.
 """
 
-import hashlib
-import warnings
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
-from typing import Any, TypeVar
+from functools import cached_property, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar
 
-from numba import njit
-from numba.core.caching import (
-    CompileResultCacheImpl,
-    FunctionCache,
-    NullCache,
-    UserProvidedCacheLocator,
-    UserWideCacheLocator,
-)
-
-from .cache_folder import LOOPS, default_folder
-from .private_files import private_folder
-
-Loop = TypeVar("Loop", bound=Callable[..., Any])
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
 
 
-def compiled_loop(*, fastmath: bool = False) -> Callable[[Loop], Loop]:
-    """Return a decorator that compiles a function without array allocations: numba then counts no references.
+def compiled_loop(*, fastmath: bool = False) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """Return a decorator that compiles a function without array allocations when it is first called."""
 
-    Nothing in C calls it either: wrappers for that would take a sixteenth of the time that compiling takes.
-    """
+    def deferred(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        return _DeferredLoop(function, fastmath=fastmath)
 
-    def compile_loop(function: Loop) -> Loop:
-        loop = njit(nogil=True, fastmath=fastmath, no_cfunc_wrapper=True, _nrt=False)(function)
-        try:
-            kept = _KeptLoops(function)
-        except RuntimeError:  # no folder can be written to
-            kept = _LostLoops()
-        # what `cache=True` does, with our folders and words
-        vars(loop)["_cache"] = kept
-        return loop
-
-    return compile_loop
+    return deferred
 
 
-class _OwnFolder(UserWideCacheLocator):
-    """A folder of the cache for the loops of a folder of sources; none where others can write to it."""
+class _DeferredLoop(Generic[Parameters, Result]):
+    """A function that is compiled when it is first called."""
 
-    def __init__(self, function: Callable[..., Any], file: str) -> None:
-        super().__init__(function, file)
-        self._folder = default_folder() / LOOPS / Path(self.get_cache_path()).name
+    def __init__(self, function: Callable[Parameters, Result], *, fastmath: bool) -> None:
+        update_wrapper(self, function)
+        self._function, self._fastmath = function, fastmath
 
-    def get_cache_path(self) -> str:
-        """Return it; before it is known, numba's own."""
-        return str(vars(self).get("_folder") or super().get_cache_path())
+    def __call__(self, *arguments: Parameters.args, **by_name: Parameters.kwargs) -> Result:
+        return self.compiled(*arguments, **by_name)
 
-    def ensure_cache_path(self) -> None:
-        """Make it where it is missing.
+    @cached_property
+    def compiled(self) -> Callable[Parameters, Result]:
+        """The loop as numba has it, and so are those that it calls: their names in its module stand for these then."""
+        from .kept_loops import compiled
 
-        Raises:
-            OSError: it cannot be made or written to, or others can write to it.
-        """
-        for folder in (default_folder(), default_folder() / LOOPS, self._folder):
-            private_folder(folder)
-        super().ensure_cache_path()
-
-
-class _Folders(CompileResultCacheImpl):
-    _locator_classes = (UserProvidedCacheLocator, _OwnFolder)
-
-
-class _KeptLoops(FunctionCache):
-    """The code of a loop in a folder that could be written to when the loop was defined."""
-
-    _impl_class = _Folders
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)
-        # a kept list of another version is not read: it may name records that are no longer there
-        index: object = vars(self)["_cache_file"]
-        vars(index)["_version"] += _layer_digest(function)
-
-    def save_overload(self, sig: object, data: object) -> None:
-        try:
-            super().save_overload(sig, data)
-        except OSError:  # it was made, and is used
-            _say()
-
-
-class _LostLoops(NullCache):
-    """The place of code that cannot be kept."""
-
-    def load_overload(self, *_: object) -> None:
-        """Say that code is made, before it is; there is none to be loaded."""
-        _say()
-
-
-def _layer_digest(function: Callable[..., Any]) -> str:
-    """Digest of the files of the layer of `redpebble.LAYER....module`; of a module by itself numba knows the file."""
-    depth = function.__module__.count(".")
-    return _folder_digest(Path(function.__code__.co_filename).parents[depth - 2]) if depth > 1 else ""
-
-
-@cache
-def _folder_digest(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-@cache
-def _say() -> None:
-    message = "compiling a search, which takes some seconds, in each process: there is no folder to keep it in"
-    warnings.warn(message, stacklevel=2)
+        names = self._function.__globals__
+        for name in self._function.__code__.co_names:
+            called: Any = names.get(name)
+            if isinstance(called, _DeferredLoop):
+                names[name] = called.compiled
+        return compiled(self._function, fastmath=self._fastmath)

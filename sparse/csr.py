@@ -1,5 +1,7 @@
 """Sparse matrices in compressed form: where their entries are, and the same with values."""
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, Generic, NamedTuple
 
 import numpy as np
@@ -11,6 +13,9 @@ Index_co = TypeVar("Index_co", bound=np.integer, default=np.int64, covariant=Tru
 
 CONNECTION_BYTES: Final = 6
 """Bytes that kernels read for a connection, about: a weight of four, and in two where its input is."""
+
+FEW_TURNS: Final = 16
+"""Steps in which few connections of each row reach all rows of a random mask: each reaches several times as many."""
 
 
 def stored_bytes(connections: float, size: int) -> float:
@@ -74,6 +79,25 @@ class CsrPattern(NamedTuple, Generic[Index_co]):
         ends = np.cumsum(np.bincount(self.indices, minlength=self.column_count))
         order = stable_order(self.indices, self.column_count)
         return CsrPattern(np.append(0, ends), self.rows[order].astype(self.indices.dtype), self.row_count)
+
+    def hangs_together(self) -> bool:
+        """Return whether connections lead from any row with entries to any other one; False where that takes long."""
+        filled = np.count_nonzero(self.lengths)
+        return bool(filled < 2) or any(int(rows.sum()) == filled for rows, _ in islice(self.reached(), FEW_TURNS))
+
+    def reached(self, start: int | None = None) -> Iterator[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+        """Yield the rows and columns that are reached from a row, the first with entries by default, in 0, 1, .. steps.
+
+        Each step leads from all rows to their columns, or from all columns to the rows that have them.
+        """
+        owner, rows, columns = self.rows, np.zeros(self.row_count, np.bool_), np.zeros(self.column_count, np.bool_)
+        rows[owner[0] if start is None else start] = True
+        yield rows, columns
+        while True:
+            columns[self.indices[rows[owner]]] = True
+            yield rows, columns
+            rows[owner[columns[self.indices]]] = True
+            yield rows, columns
 
     def dense(self, chosen: Indices) -> NDArray[np.float32]:
         """Return the `chosen` rows as ones and zeros [chosen, columns]."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from rich.console import Console
-from rich.progress import track
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -260,6 +258,9 @@ def _best(times: Mapping[str, float]) -> list[str]:
 
 def _shown(layers: Sequence[Candidates]) -> Iterable[Candidates]:
     """Go through layers; a terminal shows how far it is."""
+    from rich.console import Console
+    from rich.progress import track
+
     console = Console(stderr=True)
     return track(layers, "measuring kernels", console=console, transient=True, disable=not console.is_terminal)
 

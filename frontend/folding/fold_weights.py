@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import onnx_ir
 from numpy.typing import NDArray
-from onnx.reference import ReferenceEvaluator
 
 from ..limits import WIDEST, allowance
 from ..reading.lazy_sparse_tensor import SparseTensor
@@ -202,6 +201,8 @@ def _run(part: _Part, *, by_onnxruntime: bool) -> Arrays:
         session = onnxruntime.InferenceSession(part.model.SerializeToString(), options, ["CPUExecutionProvider"])
         results = cast("_Runner", session).run(names, part.feeds)
     else:
+        from onnx.reference import ReferenceEvaluator
+
         results = cast("_Runner", ReferenceEvaluator(part.model)).run(names, part.feeds)
     pairs = zip(part.wanted, results, strict=True)
     return {value: array for value, array in pairs if isinstance(array, np.ndarray) and array.dtype.kind in "biuf"}

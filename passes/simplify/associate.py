@@ -20,10 +20,9 @@ Source: the adaptive order of products in arXiv 2308.12093, section 3, which cou
 """
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -45,6 +44,9 @@ from ..analysis.layer_costs import linear_us
 from ..analysis.weights import Floats, Weight, entries_of, weight_of
 from ..rewriting.parameters import SMALLEST_NORMAL
 from ..rewriting.replacing import pass_on, replace
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 # Weights of layers in a row multiplied, where one layer takes less time than two: x (W V) instead of (x W) V.
 
@@ -110,12 +112,12 @@ def _carried(bias: SSAValue | None, second: Weight, own: SSAValue | None) -> Flo
         return total.astype(np.float32)
 
 
-def _product(first: Weight, second: Weight) -> csr_array:
+def _product(first: Weight, second: Weight) -> "csr_array":
     """Return the product of two weights as a matrix [outputs, inputs], computed in float64."""
     return _transposed(second) @ _transposed(first)
 
 
-def _is_held(product: csr_array, first: Weight, second: Weight) -> bool:
+def _is_held(product: "csr_array", first: Weight, second: Weight) -> bool:
     """Return whether single precision holds a product: nothing overflows, and what underflows did so in a weight."""
     with np.errstate(over="ignore"):
         if not np.isfinite(product.data.astype(np.float32)).all():
@@ -123,7 +125,7 @@ def _is_held(product: csr_array, first: Weight, second: Weight) -> bool:
     return not _underflows(product) or not _underflows(_product(_normal(first), _normal(second)))
 
 
-def _underflows(product: csr_array) -> bool:
+def _underflows(product: "csr_array") -> bool:
     magnitudes = np.abs(product.data)
     return bool(np.any((magnitudes > 0.0) & (magnitudes < SMALLEST_NORMAL)))
 
@@ -135,7 +137,7 @@ def _normal(weight: Weight) -> Weight:
     return weight._replace(values=normal) if isinstance(weight, CscMatrix) else normal
 
 
-def _constant(product: csr_array) -> ConstantOp | SparseConstantOp:
+def _constant(product: "csr_array") -> ConstantOp | SparseConstantOp:
     """Return the constant of a weight whose transpose is `product`."""
     product.sort_indices()
     outputs, inputs = product.shape
@@ -145,8 +147,10 @@ def _constant(product: csr_array) -> ConstantOp | SparseConstantOp:
     return SparseConstantOp(CscMatrix((inputs, outputs), product.indptr.astype(np.int64), *entries))
 
 
-def _transposed(weight: Weight) -> csr_array:
+def _transposed(weight: Weight) -> "csr_array":
     """Return a weight [inputs, outputs] as a matrix [outputs, inputs]."""
+    from scipy.sparse import csr_array
+
     if isinstance(weight, CscMatrix):
         shape = weight.shape[1], weight.shape[0]
         return csr_array((weight.values.astype(np.float64), weight.rows, weight.pointers), shape=shape)

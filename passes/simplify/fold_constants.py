@@ -17,7 +17,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
@@ -72,6 +71,8 @@ def _fold(op: Operation) -> None:
 
 def _sums_of(op: AggregateOp) -> NDArray[np.float32]:
     """Return the sums over the edges of a graph, which may have too many nodes for a dense matrix."""
+    from scipy.sparse import csr_array
+
     graph, x = op.edges, constant_array(op.x)
     assert x is not None
     matrix = csr_array((graph.values, graph.rows, graph.pointers), shape=(graph.shape[1], graph.shape[0]))

@@ -14,6 +14,8 @@ this is repeated until nothing changes. Units that touch NaN or inf are left alo
 reader's weight cannot hold the sums of.
 """
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
@@ -26,6 +28,9 @@ from ...sparse.fingerprints import Pairs, equal_lists, first_equal, scrambled, s
 from ..analysis.weights import Floats, Indices, Mask, Weight, entries_of, with_inputs_added
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.units import Layer, Units, layers_with_units, units_of
+
+LOOKED_AT: Final = 1 << 16
+"""Values of a dense weight that are looked at together."""
 
 
 class MergeEqualUnits(ModulePass):
@@ -84,8 +89,9 @@ def _fingerprints(weight: Weight, constants: list[Floats]) -> NDArray[np.uint64]
         prints = sums_between(weight.pointers, _bits(weight.values) * factors[weight.rows])
     else:
         prints = np.zeros(weight.shape[1], dtype=np.uint64)
-        for row, factor in zip(weight, factors[:inputs], strict=True):
-            prints += _bits(row) * factor
+        some = max(1, LOOKED_AT // max(1, weight.shape[1]))
+        for start in range(0, inputs, some):
+            prints += factors[start : min(start + some, inputs)] @ _bits(weight[start : start + some])
     for row, factor in zip(constants, factors[inputs:], strict=True):
         prints += _bits(row) * factor
     return prints

@@ -8,15 +8,17 @@ reverse Cuthill-McKee looks for an order.
 Source: Cuthill and McKee, Reducing the bandwidth of sparse symmetric matrices; scipy's implementation.
 """
 
-from typing import Final, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components, reverse_cuthill_mckee
 
 from ..csr import CsrPattern, Indices
 from .row_overlap import OverlapSample
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 WIDEST_BAND: Final = 8
 """A band is none when it reaches further than one part in so many of the inputs to either side."""
@@ -53,10 +55,12 @@ class Connectivity:
 
     def components(self) -> Components:
         """Return the parts that have connections."""
-        filled = np.flatnonzero(self._rows.lengths)
-        _, thin = connected_components(_lists_of(self._rows.thinned(FEWER_CONNECTIONS)), directed=False)
-        if len(np.unique(thin[self._rows.column_count + filled])) <= 1:
-            return Components(min(1, len(filled)), float(min(1, len(filled))))  # more connections part nothing
+        # more connections part nothing
+        if self._rows.thinned(FEWER_CONNECTIONS).hangs_together() or self._rows.hangs_together():
+            filled = min(1, len(self._rows.indices))
+            return Components(filled, float(filled))
+        from scipy.sparse.csgraph import connected_components
+
         count, labels = connected_components(_lists_of(self._rows), directed=False)
         connections = np.bincount(labels[self._rows.indices], minlength=count)
         return Components(int(np.count_nonzero(connections)), float(connections.max()) / len(self._rows.indices))
@@ -65,6 +69,8 @@ class Connectivity:
         """Return the band that an order of the inputs and one of the outputs makes, where it is narrow."""
         if self._is_hopeless():
             return None
+        from scipy.sparse.csgraph import reverse_cuthill_mckee
+
         order = reverse_cuthill_mckee(_graph_of(self._rows), symmetric_mode=True)
         band = Band(self._reach(np.arange(len(order))), self._reach(np.argsort(order)))
         return band if band.after * WIDEST_BAND <= self._rows.column_count else None
@@ -80,14 +86,11 @@ class Connectivity:
         filled = int(np.count_nonzero(rows.lengths))
         if self._sample.touching * filled > MOST_TOUCHING * rows.row_count:
             return True
-        start = rows.column_count + int(rows.lengths.argmax())
-        reached, before = breadth_first_order(_lists_of(self._rows.thinned(FEW_CONNECTIONS)), start, directed=False)
-        steps, neuron = 0, int(reached[-1])
-        while neuron != start:
-            neuron = int(before[neuron])
-            steps += 1
-        # in a band of b, so many steps reach 2 b + 1 inputs each, and as many outputs in proportion
-        return (len(reached) - 1) * WIDEST_BAND > 2 * max(1, steps) * (rows.column_count + rows.row_count)
+        near = rows.thinned(FEW_CONNECTIONS).reached(int(rows.lengths.argmax()))
+        counts = [sum(int(np.count_nonzero(side)) for side in sides) for sides in islice(near, WIDEST_BAND // 2)]
+        # steps through a band of b reach 2 b inputs each, beside the first one, and as many outputs in proportion
+        neurons = rows.column_count + rows.row_count
+        return any((count - 2) * WIDEST_BAND > 2 * steps * neurons for steps, count in enumerate(counts) if steps)
 
     def _reach(self, positions: NDArray[np.int64]) -> int:
         """Return how far connections reach at these places of neurons; outputs are spread as wide as inputs."""
@@ -97,8 +100,10 @@ class Connectivity:
         return int(np.ceil(apart.max(initial=0)))
 
 
-def _lists_of(rows: CsrPattern) -> csr_array:
+def _lists_of(rows: CsrPattern) -> "csr_array":
     """Return the graph of a pattern, from outputs to inputs only."""
+    from scipy.sparse import csr_array
+
     pointers = np.concatenate((np.zeros(rows.column_count, dtype=np.int64), rows.pointers))
     size = rows.column_count + rows.row_count
     # scipy 1.18 refuses a column of numpy's `nonzero`, which is not contiguous
@@ -106,8 +111,10 @@ def _lists_of(rows: CsrPattern) -> csr_array:
     return csr_array((np.ones(len(indices), dtype=np.int8), indices, pointers), shape=(size, size))
 
 
-def _graph_of(rows: CsrPattern) -> csr_array:
+def _graph_of(rows: CsrPattern) -> "csr_array":
     """Return the graph of a pattern, both ways."""
+    from scipy.sparse import csr_array
+
     outputs = rows.column_count + rows.rows
     size = rows.column_count + rows.row_count
     ends = np.concatenate([rows.indices, outputs]), np.concatenate([outputs, rows.indices])

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from ..csr import CsrPattern, Indices
 
@@ -78,6 +77,8 @@ def _common(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) -> tupl
     """
     density = float(rows.lengths[chosen].sum()) / max(1, len(chosen) * rows.column_count)
     if density < SPARSE:
+        from scipy.sparse import csr_array
+
         owner, inputs = rows.entries(chosen)
         readers = np.bincount(inputs, minlength=rows.column_count).astype(np.float64)
         lists = csr_array((np.ones(len(inputs), np.float32), (owner, inputs)), shape=(len(chosen), rows.column_count))

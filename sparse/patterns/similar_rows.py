@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from ..csr import CsrPattern, Indices
 from ..fingerprints import equal_lists, first_equal, scrambled, sums_between
@@ -82,6 +80,8 @@ def shared_inputs_order(rows: CsrPattern, members: Indices) -> Indices:
     """
     if len(members) < 2:
         return np.arange(len(members))
+    from scipy.sparse import csr_array
+
     owner, inputs = rows.entries(members)
     readers = np.bincount(inputs, minlength=rows.column_count)
     if int(np.square(readers).sum()) > MOST_PAIRS:
@@ -198,10 +198,20 @@ def similar_rows(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) ->
     parts = np.array_split(pairs, pairs.shape[1] // LOOKED_AT_TOGETHER + 1, axis=1)
     similar = [(signatures[one] == signatures[other]).mean(axis=1) >= least for one, other in parts]
     found = pairs[:, np.concatenate(similar)]
-    ends = (found[0], found[1])
-    graph = csr_array((np.ones(len(ends[0]), dtype=np.int8), ends), shape=(len(chosen), len(chosen)))
-    _, labels = connected_components(graph, directed=False)
-    return [members for members in _classes(labels, chosen) if len(members) > 1]
+    return [members for members in _classes(_joined(found, len(chosen)), chosen) if len(members) > 1]
+
+
+def _joined(pairs: Indices, count: int) -> Indices:
+    """Return the first of all rows that `pairs` [2, pairs] join each of `count` rows with, by any number of steps."""
+    first = np.arange(count)
+    while True:
+        lower = first[pairs].min(axis=0)
+        before = first.copy()
+        for side in pairs:
+            np.minimum.at(first, before[side], lower)
+        first = first[first]
+        if np.array_equal(first, before):
+            return first
 
 
 def _equal_bands(signatures: NDArray[np.int32], length: int) -> Indices:

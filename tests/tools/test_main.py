@@ -12,6 +12,7 @@ import onnx.parser
 import pytest
 
 import redpebble
+from redpebble.export.save_model import save_model
 from redpebble.kernels.machine import Machine
 from redpebble.models import zoo
 from redpebble.runtime.jit import host_target
@@ -53,6 +54,24 @@ def modules_after(code: str) -> set[str]:
     program = f"import sys\n{code}\nprint(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return {*done.stdout.splitlines()[-1].split()}
+
+
+RARE = {"numba", "onnx.reference", "redpebble.tools.main", "rich", "scipy", "sympy.core"}
+"""Modules that are loaded when something needs them: most models need none."""
+
+
+def test_the_compiler_loads_few_modules() -> None:
+    loaded = modules_after("import redpebble; redpebble.compile; redpebble.optimize")
+    assert not RARE & loaded
+    assert len(loaded) < 1100
+
+
+def test_random_masks_are_compiled_without_what_structured_ones_need(tmp_path: Path) -> None:
+    model = tmp_path / "model.onnx"
+    save_model(zoo.build("ffnn(depth=2, width=256, density=0.1)"), model)
+    code = "import redpebble; from redpebble.lowering.cpu_target import CpuTarget\n"
+    code += f"redpebble.compile({str(model)!r}, target=CpuTarget.avx2(), cache=False)"
+    assert not RARE & modules_after(code)
 
 
 def test_the_version_is_that_of_the_package(run: Run) -> None:

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from ...sparse.csr import CsrPattern, Indices
 
@@ -35,16 +33,17 @@ class LayerParts(NamedTuple):
 
 def layer_parts(rows: CsrPattern) -> LayerParts | None:
     """Return the parts of a layer, or None where one part has all connections."""
-    filled = rows.lengths > 0
     # where a few connections of each output leave no parts, more of them do not make any
-    thin = _parts(rows.thinned(FEW_CONNECTIONS))
-    if len(np.unique(thin.outputs[filled])) < 2:
+    if rows.thinned(FEW_CONNECTIONS).hangs_together() or rows.hangs_together():
         return None
     parts = _parts(rows)
-    return parts if len(np.unique(parts.outputs[filled])) > 1 else None
+    return parts if len(np.unique(parts.outputs[rows.lengths > 0])) > 1 else None
 
 
 def _parts(rows: CsrPattern) -> LayerParts:
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
     size = rows.column_count + rows.row_count
     graph = csr_array((np.ones(len(rows.indices)), (rows.indices, rows.column_count + rows.rows)), shape=(size, size))
     _, labels = connected_components(graph, directed=False)
@@ -57,6 +56,9 @@ def joint_parts(layers: Sequence[LayerParts]) -> list[Indices]:
     Derivation: every part of a layer is a node; a neuron between two layers ties the part that it is in as an output to
     the one that it is in as an input. Parts that are one neuron of the first level, which nothing reads, are `NOWHERE`.
     """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
     offsets = np.cumsum([0, *(layer.part_count for layer in layers)])
     starts = [layer.inputs + offset for layer, offset in zip(layers, offsets, strict=False)]
     ends = [layer.outputs + offset for layer, offset in zip(layers, offsets, strict=False)]

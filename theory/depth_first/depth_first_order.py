@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from ...sparse.csr import CsrPattern, Indices
 from ...sparse.neuron_graph import NEIGHBOURS, NeuronGraph
@@ -90,6 +89,8 @@ def order_neurons(graph: PositionedGraph, blocks: Blocks) -> DepthFirstOrder:
 
 def positioned_graph(network: NeuronGraph) -> PositionedGraph:
     """Return a graph with its neurons in reverse Cuthill-McKee order."""
+    from scipy.sparse import csr_array
+
     count = network.neuron_count
     positions = bandwidth_numbers(network.sources, network.targets, count)
     weights = np.ones(len(network.sources), dtype=np.int8)

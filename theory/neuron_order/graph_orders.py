@@ -5,14 +5,15 @@ Source: Cuthill and McKee, Reducing the bandwidth of sparse symmetric matrices; 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, reverse_cuthill_mckee
 
 from .neuron_groups import NeuronGroups
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Indices = NDArray[np.int64]
 
@@ -27,6 +28,8 @@ def cuthill_mckee_numbers(groups: NeuronGroups) -> Indices:
 
 def bandwidth_numbers(sources: Indices, targets: Indices, count: int) -> Indices:
     """Return the reverse Cuthill-McKee numbers of `count` neurons that connections join."""
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     order = reverse_cuthill_mckee(_neighbours(sources, targets, count), symmetric_mode=True)
     numbers = np.empty(count, dtype=np.int64)
     numbers[order] = np.arange(count)
@@ -61,6 +64,8 @@ def pass_numbers(groups: NeuronGroups, within: Indices) -> Indices | None:
 
 def _small_components(groups: NeuronGroups, start: int, end: int) -> Indices | None:
     """Return the component of each neuron when only some weights connect; None where one is large in a group."""
+    from scipy.sparse.csgraph import connected_components
+
     joined = [weight.connections for weight in groups.weights[start:end]]
     sources, targets = (np.concatenate([pair[side] for pair in joined]) for side in (0, 1))
     _, labels = connected_components(_neighbours(sources, targets, groups.neuron_count), directed=False)
@@ -76,6 +81,8 @@ def _touched(groups: NeuronGroups, start: int, end: int) -> NDArray[np.bool_]:
 
 
 def _neighbours(sources: Indices, targets: Indices, count: int) -> csr_array:
+    from scipy.sparse import csr_array
+
     # what scipy counts with: half the memory to pass through, and no copies to make the numbers smaller
     one, other = sources.astype(np.int32), targets.astype(np.int32)
     ends = np.concatenate((one, other)), np.concatenate((other, one))

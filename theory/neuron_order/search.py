@@ -18,7 +18,7 @@ from ...kernels.machine import Machine
 from ...kernels.prediction import candidates, predicted_us, segment_us
 from ...kernels.tile_widths import WIDTHS
 from ...kernels.work import Layer
-from ...sparse.csr import CsrPattern, Indices, stable_order
+from ...sparse.csr import CsrPattern, Indices
 from ...sparse.patterns.similar_rows import nearest_together, similar_rows
 from ..annealing.annealing import TracePoint, seconds_left
 from .graph_orders import cuthill_mckee_numbers, pass_numbers
@@ -51,23 +51,18 @@ def locality(rows: CsrPattern, rng: np.random.Generator) -> float:
     full = np.flatnonzero(counts > 0)
     if len(full) == 0:
         return 1.0
-    readers = np.bincount(rows.indices, minlength=rows.column_count)
-    by_input = stable_order(rows.indices, rows.column_count)
-    ends = np.cumsum(readers)
-    row_of = rows.rows
-    found = expected = 0.0
-    left = MOST_LOOKED_AT
-    for row in rng.choice(full, min(SAMPLED, len(full)), replace=False).tolist():
-        inputs = rows.of(row)
-        met = np.unique(np.concatenate([row_of[by_input[ends[k] - readers[k] : ends[k]]] for k in inputs.tolist()]))
-        others = int(readers[inputs].sum()) - len(inputs)
-        chances = -np.expm1(-counts * (others / len(rows.indices)))
-        expected += float(chances.sum() - chances[row])
-        found += len(met) - 1
-        left -= others
-        if left <= 0:
-            break
-    return found / expected if expected > 0 else 1.0
+    readers = rows.transposed()
+    chosen = rng.choice(full, min(SAMPLED, len(full)), replace=False)
+    owner, inputs = rows.entries(chosen)
+    others = np.bincount(owner, readers.lengths[inputs] - 1)
+    looked_at = 1 + int(np.searchsorted(np.cumsum(others)[:-1], MOST_LOOKED_AT))
+    chosen, others = chosen[:looked_at], others[:looked_at]
+    entry, met_rows = readers.entries(inputs[owner < looked_at])
+    met = np.zeros((len(chosen), rows.row_count), dtype=np.bool_)
+    met[owner[entry], met_rows] = True
+    chances = -np.expm1(-counts * (others / len(rows.indices))[:, None])
+    expected = float(chances.sum() - chances[np.arange(len(chosen)), chosen].sum())
+    return (np.count_nonzero(met) - len(chosen)) / expected if expected > 0 else 1.0
 
 
 def outgoing_counts(groups: NeuronGroups) -> Indices:

@@ -1,0 +1,116 @@
+"""Loops compiled by numba and kept in a folder of the cache; numba is imported with this file.
+
+Files of numba are code that a process runs, like networks in the cache: the folder is private.
+
+Code contains the loops it calls and the constants and records it uses, from other files of its layer: it is compiled
+again when any file of the layer has changed. Where no folder can be written to, loops are compiled in
+each process that calls them: the first call says so.
+"""
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numba import njit
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    NullCache,
+    UserProvidedCacheLocator,
+    UserWideCacheLocator,
+)
+
+from .cache_folder import LOOPS, default_folder
+from .private_files import private_folder
+
+Loop = TypeVar("Loop", bound=Callable[..., Any])
+
+
+def compiled(function: Loop, *, fastmath: bool) -> Loop:
+    """Return a function compiled without array allocations: numba then counts no references.
+
+    Nothing in C calls it either: wrappers for that would take a sixteenth of the time that compiling takes.
+    """
+    loop = njit(nogil=True, fastmath=fastmath, no_cfunc_wrapper=True, _nrt=False)(function)
+    try:
+        kept = _KeptLoops(function)
+    except RuntimeError:  # no folder can be written to
+        kept = _LostLoops()
+    # what `cache=True` does, with our folders and words
+    vars(loop)["_cache"] = kept
+    return loop
+
+
+class _OwnFolder(UserWideCacheLocator):
+    """A folder of the cache for the loops of a folder of sources; none where others can write to it."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        super().__init__(function, file)
+        self._folder = default_folder() / LOOPS / Path(self.get_cache_path()).name
+
+    def get_cache_path(self) -> str:
+        """Return it; before it is known, numba's own."""
+        return str(vars(self).get("_folder") or super().get_cache_path())
+
+    def ensure_cache_path(self) -> None:
+        """Make it where it is missing.
+
+        Raises:
+            OSError: it cannot be made or written to, or others can write to it.
+        """
+        for folder in (default_folder(), default_folder() / LOOPS, self._folder):
+            private_folder(folder)
+        super().ensure_cache_path()
+
+
+class _Folders(CompileResultCacheImpl):
+    _locator_classes = (UserProvidedCacheLocator, _OwnFolder)
+
+
+class _KeptLoops(FunctionCache):
+    """The code of a loop in a folder that could be written to when the loop was defined."""
+
+    _impl_class = _Folders
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        # a kept list of another version is not read: it may name records that are no longer there
+        index: object = vars(self)["_cache_file"]
+        vars(index)["_version"] += _layer_digest(function)
+
+    def save_overload(self, sig: object, data: object) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError:  # it was made, and is used
+            _say()
+
+
+class _LostLoops(NullCache):
+    """The place of code that cannot be kept."""
+
+    def load_overload(self, *_: object) -> None:
+        """Say that code is made, before it is; there is none to be loaded."""
+        _say()
+
+
+def _layer_digest(function: Callable[..., Any]) -> str:
+    """Digest of the files of the layer of `redpebble.LAYER....module`; of a module by itself numba knows the file."""
+    depth = function.__module__.count(".")
+    return _folder_digest(Path(function.__code__.co_filename).parents[depth - 2]) if depth > 1 else ""
+
+
+@cache
+def _folder_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _say() -> None:
+    message = "compiling a search, which takes some seconds, in each process: there is no folder to keep it in"
+    warnings.warn(message, stacklevel=2)
