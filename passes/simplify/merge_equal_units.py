@@ -29,7 +29,7 @@ from ..analysis.weights import Floats, Indices, Mask, Weight, entries_of, with_i
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.units import Layer, Units, layers_with_units, units_of
 
-LOOKED_AT: Final = 1 << 16
+VALUES_AT_ONCE: Final = 1 << 16
 """Values of a dense weight that are looked at together."""
 
 
@@ -89,7 +89,7 @@ def _fingerprints(weight: Weight, constants: list[Floats]) -> NDArray[np.uint64]
         prints = sums_between(weight.pointers, _bits(weight.values) * factors[weight.rows])
     else:
         prints = np.zeros(weight.shape[1], dtype=np.uint64)
-        some = max(1, LOOKED_AT // max(1, weight.shape[1]))
+        some = max(1, VALUES_AT_ONCE // max(1, weight.shape[1]))
         for start in range(0, inputs, some):
             prints += factors[start : min(start + some, inputs)] @ _bits(weight[start : start + some])
     for row, factor in zip(constants, factors[inputs:], strict=True):
