@@ -22,7 +22,8 @@ any function of two answers. A batch is a mapping of keyword arguments, a tuple 
 `compile(module, example)` returns a module that runs a session of onnxruntime with our code, and
 `torch.compile(module, backend="redpebble")` lets sessions run the graphs of sparse layers.
 
-`quantize(module, data)` lets layers compute as if with eight bits while they are trained, as their int8 form will.
+`quantize(module, data)` lets layers compute as if with eight bits while they are trained, as their int8 form will;
+`quantize(module, bits=4)` rounds weights in groups, as MatMulNBits has them.
 
 `distil_model(sparse, dense, data)` does that to ONNX files; `OnnxModule(file)` is one as a module.
 
@@ -34,7 +35,7 @@ masks           zeros that stay, and those that torch keeps             masks.py
 structures      masks from scores, sparsifiers: weights from masks     structures.py, sparsifiers.py
 layer_inputs    what comes into layers, how weights move                layer_inputs.py, batches.py, movement.py
 prune, distil   the two functions, with their reports                  prune.py, report.py, distil.py, history.py
-quantize        rounding to eight bits, trained with                   quantize.py
+quantize        rounding to eight or four bits, trained with           quantize.py, few_bits.py
 speed, prices   densities and depth for a speed, predicted times       speed.py, prices.py
 losses          what a student is to learn                             losses.py
 checkpoints     trainings that go on                                   checkpoints.py, progress.py

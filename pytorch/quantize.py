@@ -1,13 +1,14 @@
-"""Fake quantization of layers to eight bits: a module is trained with the rounding that its int8 form will have.
+"""Fake quantization of layers: a module is trained with the rounding that its form of eight or four bits will have.
 
-Weights have a scale for each output and are symmetric, so zeros stay zero; inputs have one scale and a zero point, from
-the range that data has. Gradients pass through the rounding. The legacy exporter of torch (`dynamo=False`) writes
-QuantizeLinear and DequantizeLinear, the form that int8 kernels take.
+Of eight bits, weights have a scale for each output and are symmetric, so zeros stay zero; inputs have one scale and a
+zero point, from the range that data has. Gradients pass through the rounding. The legacy exporter of torch
+(`dynamo=False`) writes QuantizeLinear and DequantizeLinear, the form that int8 kernels take. Of four bits, only weights
+are rounded (`few_bits`).
 """
 
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +18,27 @@ from .layers import Choice, prunable_weights
 
 
 def quantize(
-    module: nn.Module, data: Iterable[Batch], *, layers: Choice = None, forward: Forward = call
+    module: nn.Module,
+    data: Iterable[Batch] | None = None,
+    *,
+    bits: Literal[4, 8] = 8,
+    group: int = 32,
+    layers: Choice = None,
+    forward: Forward = call,
 ) -> tuple[str, ...]:
-    """Let linear layers and convolutions compute as if with eight bits, in place; return their names.
+    """Let linear layers and convolutions compute as if with few bits, in place; return their names.
 
-    A layer that no batch of `data` reaches stays as it is. Masks stay, and so do names of parameters.
+    Of eight bits a layer that no batch of `data` reaches stays as it is. Of four bits only the weights of linear layers
+    are rounded, in groups of so many inputs with a scale each, which needs no data. Masks stay, and so do names of
+    parameters.
 
     Raises:
-        ValueError: a layer is none, or is shared or of a kind that has no such form.
+        ValueError: a layer is none, or is shared or of a kind that has no such form, or data are missing.
     """
+    if bits == 4:
+        return _with_four_bits(module, group, layers)
+    if bits != 8 or data is None:
+        raise ValueError(f"quantize: expected 4 bits, or 8 with data, got {bits} and {'no ' * (data is None)}data")
     weights = {one.name: one for one in prunable_weights(module, layers)}
     for name, one in weights.items():
         kind = type(one.modules[0])
@@ -35,6 +48,21 @@ def quantize(
     for name, (least, greatest) in ranges.items():
         _set_form(weights[name].modules[0], weights[name].matrix, least, greatest)
     return tuple(ranges)
+
+
+def _with_four_bits(module: nn.Module, group: int, layers: Choice) -> tuple[str, ...]:
+    from .few_bits import set_few_bits
+
+    found = prunable_weights(module, layers)
+    if layers is None:
+        found = [one for one in found if type(one.modules[0]) is nn.Linear and len(one.modules) == 1]
+    for one in found:
+        kind = type(one.modules[0])
+        if len(one.modules) > 1 or kind is not nn.Linear:
+            raise ValueError(f"layer {one.name!r}: expected nn.Linear that is not tied, got {kind.__name__}")
+    for one in found:
+        set_few_bits(one.modules[0], group)
+    return tuple(one.name for one in found)
 
 
 def _ranges(

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import onnx
 import onnx_ir
+import onnxruntime
 import pytest
 from onnx import numpy_helper
 
@@ -95,6 +96,51 @@ def test_a_module_trained_with_the_rounding_of_eight_bits_runs_as_exported(leadi
     assert [node.op_type for node in redpebble.optimize(model).model.graph] == ["SparseNetwork_0"]
     (ours,) = redpebble.compile(model).run(None, {model.graph.input[0].name: x.numpy()})
     np.testing.assert_allclose(ours, module(x).detach().numpy(), rtol=1e-3, atol=1e-2 * float(ours.std()))
+
+
+@pytest.mark.parametrize("leading", [(7,), (2, 5)])
+def test_a_module_trained_with_the_rounding_of_four_bits_is_exported_as_codes(leading: tuple[int, ...]) -> None:
+    """Inputs that fill no last group, a layer without bias, and a group of zeros alone."""
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(200, 96), torch.nn.ReLU(), torch.nn.Linear(96, 64, bias=False)
+    module, x = torch.nn.Sequential(*layers).eval(), torch.randn(*leading, 200)
+    pytorch.prune(module, [torch.randn(64, 200)], sparsity=0.5)
+    with torch.no_grad():
+        module[0].weight[3, 32:64] = 0
+    pytorch.keep_zeros(module)
+    teacher = copy.deepcopy(module)
+    names = [name for name, _ in module.named_parameters()]
+    assert pytorch.quantize(module, bits=4, group=32) == ("0", "2")
+    module = copy.deepcopy(module)
+
+    def lost() -> float:
+        return float((module(x) - teacher(x)).detach().square().mean())
+
+    before, zeros = lost(), module[0].weight == 0
+    assert 0 < before < 0.05 * float(teacher(x).detach().var())
+    pytorch.distil(module, teacher, [x], losses=[squares], steps=60, rate=1e-3)
+    assert lost() < 0.7 * before
+    assert torch.equal(module[0].weight == 0, zeros)
+    assert [name for name, _ in module.named_parameters()] == names
+    model = exported(module, x, dynamo=False)
+    kinds = [node.op_type for node in model.graph.node]
+    assert kinds.count("MatMulNBits") == 2
+    assert "MatMul" not in kinds
+    expected = module(x).detach().numpy()
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for runner in (session, redpebble.session(model)):
+        (ours,) = runner.run(None, {model.graph.input[0].name: x.numpy()})
+        np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_four_bits_take_linear_layers_and_groups_that_the_operator_has() -> None:
+    assert pytorch.quantize(torch.nn.Sequential(torch.nn.Linear(96, 64), torch.nn.Conv2d(8, 64, 3)), bits=4) == ("0",)
+    with pytest.raises(ValueError, match=r"layer '3': expected nn\.Linear that is not tied, got Conv2d"):
+        pytorch.quantize(images(), bits=4, layers=["3"])
+    with pytest.raises(ValueError, match=r"group: expected a power of two, 16 or more, got 24"):
+        pytorch.quantize(torch.nn.Linear(96, 64), bits=4, group=24)
+    with pytest.raises(ValueError, match=r"quantize: expected 4 bits, or 8 with data, got 8 and no data"):
+        pytorch.quantize(torch.nn.Linear(96, 64))
 
 
 def squares(student: pytorch.Answer, teacher: pytorch.Answer) -> Tensor:
