@@ -76,7 +76,15 @@ def explain(
 
     With several memories, several models or --plot it shows a sweep: transfers and bounds for each memory. Ctrl-C ends
     a search and shows the best orders so far.
+
+    Of a folder of onnxruntime-genai it shows the bytes that a token reads, beside the least, and the roof of memory.
     """
+    if len(models) == 1 and models[0].is_dir():
+        from .decoders.genai_folder import read_folder
+        from .explain.decoder_bytes import explain_decoder
+
+        explain_decoder(read_folder(models[0]).model, report)
+        return
     from ..options import Options
     from ..theory.partition.search import PartitionRequest
     from .explain.explanation import ExplainRequest

@@ -23,6 +23,8 @@ CPU_FILE: Final = Path("/proc/cpuinfo")
 PRICES_BY_VENDOR: Final = {"GenuineIntel": "cascade_lake", "AuthenticAMD": "zen5"}
 """The measured machine for CPUs of a vendor."""
 
+STREAM_SECONDS: Final = 0.5
+
 STREAM: Final = RepeatedKernel(dense_outputs.FAMILY.name, 1)
 """The kernel that reads most for what it computes."""
 

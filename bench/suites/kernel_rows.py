@@ -27,15 +27,13 @@ from ...passes.kernels.discover_structure import DiscoverStructure
 from ...runtime.jit import host_target
 from ...sparse.csr import CscMatrix
 from ...tools.benching.progress import shown
-from ...tuning.calibration import STREAM, cache_sizes, stream_times
+from ...tuning.calibration import STREAM, STREAM_SECONDS, cache_sizes, stream_times
 from ...tuning.kernel_timing import KernelClock
 from ...tuning.machines import of_this_cpu, packed_layer, with_stream_times
 from ...tuning.probe_layers import mask_of
 from ..measured_layers import DATA, MeasuredLayer, MeasuredMachine, read_rows
 
 ROUNDS = 9
-
-STREAM_SECONDS = 0.5
 
 ROWS = (2, 4, 6, 12)
 """Rows at which families are measured whose tiles are rows."""

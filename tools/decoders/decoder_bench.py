@@ -29,13 +29,11 @@ from ...verification.oracle import Oracle, session_options
 from ..benching.machine import describe_machine
 from ..console.console import console
 from ..console.working import working
+from ..explain.decoder_bytes import CONTEXTS
 from ..json_reports import write_report
 from .genai_folder import GenaiFolder, read_folder
 
 Ids = NDArray[np.int64]
-
-CONTEXTS: Final = (128, 1024)
-"""Tokens of a prompt, and of the past behind which a token is generated."""
 
 PROMPT_ROUNDS, STEP_ROUNDS = 3, 15
 """Rounds, at least; a prompt of a thousand tokens takes seconds."""
