@@ -17,7 +17,6 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .exports.genai_decoders import run_builder
 from .pruned_weights import magnitude_mask
 
 Array = NDArray[np.float32]
@@ -39,6 +38,9 @@ THEIR_NAMES: Final = {
 """Weights of a layer as GGUF files name them, and transformers."""
 
 Precision = Literal["fp32", "int4"]
+
+Reader = Any
+"""A reader of GGUF files."""
 
 
 def weights_path() -> Path:
@@ -65,24 +67,43 @@ def write_source(folder: Path, layers: int = LAYERS, sparsity: float = 0.0) -> N
     gguf = import_module("gguf")
     save_file = import_module("safetensors.numpy").save_file
     reader = gguf.GGUFReader(weights_path())
-    facts = {name: field.contents() for name, field in reader.fields.items()}
-    config = _config(facts, layers)
-    arrays = {one.name: gguf.quants.dequantize(one.data, one.tensor_type) for one in reader.tensors}
+    facts, arrays = read_package(reader)
     folder.mkdir(parents=True, exist_ok=True)
-    named = _named(arrays, config)
+    config = config_of(facts, layers)
+    named = named_weights(arrays, config)
     for name, array in named.items():
         if array.ndim == 2 and name.startswith("model.layers."):
             named[name] = array * magnitude_mask(array, sparsity)
     save_file(named, folder / "model.safetensors", metadata={"format": "pt"})
-    for name, content in (
-        ("config.json", config),
-        ("tokenizer.json", _tokenizer(facts)),
-        ("tokenizer_config.json", _tokenizer_config(facts)),
-    ):
+    for name, content in ({"config.json": config} | tokenizer_files(reader)).items():
         (folder / name).write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
-def _config(facts: Mapping[str, Any], layers: int) -> dict[str, Any]:
+def tokenizer_files(reader: Reader = None) -> dict[str, dict[str, Any]]:
+    """The files of the tokenizer, by name, as transformers reads them; of a GGUF file or of the package.
+
+    Raises:
+        ValueError: a package is not installed.
+    """
+    facts = facts_of(reader or import_module("gguf").GGUFReader(weights_path()))
+    return {"tokenizer.json": _tokenizer(facts), "tokenizer_config.json": _tokenizer_config(facts)}
+
+
+def read_package(reader: Reader = None) -> tuple[dict[str, Any], dict[str, Array]]:
+    """(facts, float weights by their names in GGUF) of a GGUF file or of the package."""
+    gguf = import_module("gguf")
+    reader = reader or gguf.GGUFReader(weights_path())
+    arrays = {one.name: gguf.quants.dequantize(one.data, one.tensor_type) for one in reader.tensors}
+    return facts_of(reader), arrays
+
+
+def facts_of(reader: Reader) -> dict[str, Any]:
+    """The facts that a GGUF file tells of its model, by its names."""
+    return {name: field.contents() for name, field in reader.fields.items()}
+
+
+def config_of(facts: Mapping[str, Any], layers: int = LAYERS) -> dict[str, Any]:
+    """The configuration of transformers for what a GGUF file says of the model."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -105,7 +126,7 @@ def _config(facts: Mapping[str, Any], layers: int) -> dict[str, Any]:
     }
 
 
-def _named(arrays: Mapping[str, Array], config: Mapping[str, Any]) -> dict[str, Array]:
+def named_weights(arrays: Mapping[str, Array], config: Mapping[str, Any]) -> dict[str, Array]:
     """Return weights by their names in transformers; rows of queries and keys in its order of rotated pairs."""
     heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     named = {
@@ -159,6 +180,9 @@ def write_genai(folder: Path, precision: Precision = "fp32", layers: int = LAYER
     Raises:
         ValueError: a package is not installed.
     """
+    # training on the weights needs no ONNX
+    from .exports.genai_decoders import run_builder
+
     if source is not None:
         run_builder(source, folder, precision)
         return

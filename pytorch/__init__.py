@@ -23,7 +23,8 @@ any function of two answers. A batch is a mapping of keyword arguments, a tuple 
 `torch.compile(module, backend="redpebble")` lets sessions run the graphs of sparse layers.
 
 `quantize(module, data)` lets layers compute as if with eight bits while they are trained, as their int8 form will;
-`quantize(module, bits=4)` rounds weights in groups, as MatMulNBits has them.
+`quantize(module, bits=4)` rounds weights in groups, as MatMulNBits has them. `low_rank(module, rank)` trains only a
+difference of low rank from the weights, which is stored in a few bytes, and `round_weights(module)` rounds it as well.
 
 `distil_model(sparse, dense, data)` does that to ONNX files; `OnnxModule(file)` is one as a module.
 
@@ -36,6 +37,7 @@ structures      masks from scores, sparsifiers: weights from masks     structure
 layer_inputs    what comes into layers, how weights move                layer_inputs.py, batches.py, movement.py
 prune, distil   the two functions, with their reports                  prune.py, report.py, distil.py, history.py
 quantize        rounding to eight or four bits, trained with           quantize.py, few_bits.py
+low_rank        differences that are small to store, and rounded       low_rank.py, rounded_weights.py
 speed, prices   densities and depth for a speed, predicted times       speed.py, prices.py
 losses          what a student is to learn                             losses.py
 checkpoints     trainings that go on                                   checkpoints.py, progress.py
@@ -52,10 +54,12 @@ from .distil import distil
 from .history import History
 from .layers import prunable_weights
 from .losses import Answer, Embedding, Hidden, Labels, Logits, Similarity, register_loss
+from .low_rank import low_rank
 from .masks import apply_masks, mask_of, remove_masks
 from .prune import keep_zeros, prune
 from .quantize import quantize
 from .report import PruneReport
+from .rounded_weights import round_weights
 from .sparsifiers import register_sparsifier
 from .structures import Sparsity, Structure, register_structure
 
@@ -85,6 +89,7 @@ __all__ = [
     "distil_model",
     "drop_layers",
     "keep_zeros",
+    "low_rank",
     "mask_of",
     "prunable_weights",
     "prune",
@@ -93,6 +98,7 @@ __all__ = [
     "register_sparsifier",
     "register_structure",
     "remove_masks",
+    "round_weights",
 ]
 
 

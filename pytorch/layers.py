@@ -4,7 +4,7 @@ Prunable are `nn.Linear`, `nn.Conv*` of one group, and the `Conv1D` of older lan
 with a turned weight. A weight that an embedding shares stays dense: its rows are words, not outputs.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -91,13 +91,27 @@ def _is_turned(module: nn.Module) -> bool:
 
 
 def _chosen(found: Sequence[PrunableWeight], layers: Choice) -> tuple[PrunableWeight, ...]:
+    named = {one.name: one for one in found}
+    return tuple(named[name] for name in _matching({one.name: one.modules[0] for one in found}, layers))
+
+
+def chosen_names(module: nn.Module, names: Iterable[str], layers: Choice) -> tuple[str, ...]:
+    """Return those of some layers' names that are chosen.
+
+    Raises:
+        ValueError: a name is that of no such layer.
+    """
+    return _matching({name: module.get_submodule(name) for name in names}, layers)
+
+
+def _matching(found: Mapping[str, nn.Module], layers: Choice) -> tuple[str, ...]:
     if layers is None:
         return tuple(found)
     if callable(layers):
-        return tuple(one for one in found if layers(one.name, one.modules[0]))
+        return tuple(name for name, one in found.items() if layers(name, one))
     patterns = [layers] if isinstance(layers, str) else list(layers)
     for pattern in patterns:
-        if not any(fnmatchcase(one.name, pattern) for one in found):
-            names = ", ".join(one.name for one in found) or "none"
+        if not any(fnmatchcase(name, pattern) for name in found):
+            names = ", ".join(found) or "none"
             raise ValueError(f"layer to prune: expected one of {names}, got {pattern!r}")
-    return tuple(one for one in found if any(fnmatchcase(one.name, pattern) for pattern in patterns))
+    return tuple(name for name in found if any(fnmatchcase(name, pattern) for pattern in patterns))

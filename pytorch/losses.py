@@ -16,14 +16,21 @@ A loss is any function `(student, teacher) -> scalar tensor` of two `Answer`s; i
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, cast
+from typing import Any, Final, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from .batches import Batch, Output, token_mask
 from .depth import blocks_of
+
+Context = Any
+"""The memory of a function between forward and backward."""
+
+CHUNK: Final = 1 << 26
+"""Logits, about, that are looked at as float32 at a time."""
 
 
 @dataclass(frozen=True)
@@ -159,14 +166,41 @@ class Logits:
     temperature: float = 1.0
 
     def __call__(self, student: Answer, teacher: Answer) -> Tensor:
-        ours, theirs = ((one.tensor.float() / self.temperature).log_softmax(-1) for one in (student, teacher))
-        mask = token_mask(student.batch)
-        divergence = functional.kl_div(ours, theirs, log_target=True, reduction="none").sum(-1)
-        if mask is not None and mask.shape == divergence.shape:
-            mean = (divergence * mask).sum() / mask.sum().clamp(min=1)
-        else:
-            mean = divergence.mean()
-        return self.temperature**2 * mean
+        ours, theirs = student.tensor, teacher.tensor
+        mask = student.tokens_of(ours).float() if ours.dim() > 1 else ours.new_ones(1, dtype=torch.float32)
+        weights = (mask / mask.sum().clamp(min=1)).flatten()
+        rows = [one.reshape(-1, one.shape[-1]) for one in (ours, theirs)]
+        return self.temperature**2 * _Divergence.apply(*rows, weights, self.temperature)
+
+
+class _Divergence(torch.autograd.Function):
+    """Weighed sum of the rows' KL; its gradient is found with it, some rows at a time.
+
+    Of a language model, logits of a batch take gigabytes: this keeps no floats of all of them, only the gradient, in
+    the type of the logits.
+    """
+
+    @staticmethod
+    def forward(ctx: Context, ours: Tensor, theirs: Tensor, weights: Tensor, temperature: float) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        gradient = torch.empty_like(ours) if ctx.needs_input_grad[0] else None
+        total = torch.zeros((), device=ours.device)
+        count = max(1, CHUNK // ours.shape[-1])
+        for at in range(0, len(ours), count):
+            part = slice(at, at + count)
+            log_ours, log_theirs = ((one[part].float() / temperature).log_softmax(-1) for one in (ours, theirs))
+            shares, weight = log_theirs.exp(), weights[part]
+            # no product of matrices, which autocast would compute in few digits
+            total += (weight * (shares * (log_theirs - log_ours)).sum(-1)).sum()
+            if gradient is not None:
+                gradient[part] = (log_ours.exp_() - shares) * (weight / temperature)[:, None]
+        ctx.save_for_backward(gradient)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Context, scale: Tensor) -> tuple[Tensor | None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (gradient,) = ctx.saved_tensors
+        return None if gradient is None else gradient * scale.to(gradient.dtype), None, None, None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ and after the step of an optimizer, momentum from before the mask included, zero
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from typing import Any, Final
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +23,17 @@ class WeightMask:
     """The mask of a parameter, of the same shape and type; it is copied and pickled together with the module."""
 
     def __init__(self, parameter: nn.Parameter, mask: Tensor) -> None:
-        self.parameter = parameter
+        self._parameter = ref(parameter)
         self._mask = mask.to(parameter)
         self._hook: Any = None
         self._attach()
+
+    @property
+    def parameter(self) -> nn.Parameter:
+        """The parameter, which the mask does not keep alive."""
+        found = self._parameter()
+        assert found is not None
+        return found
 
     @property
     def mask(self) -> Tensor:
@@ -53,7 +61,8 @@ class WeightMask:
         return gradient * self.mask.to(gradient.dtype)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "WeightMask":
-        copied = WeightMask(deepcopy(self.parameter, memo), self._mask.clone())
+        parameter = deepcopy(self.parameter, memo)
+        copied = WeightMask(parameter, self._mask.clone())
         memo[id(self)] = copied
         return copied
 
@@ -61,7 +70,8 @@ class WeightMask:
         return self.parameter, self._mask
 
     def __setstate__(self, state: tuple[nn.Parameter, Tensor]) -> None:
-        self.parameter, self._mask = state
+        parameter, self._mask = state
+        self._parameter = ref(parameter)
         self._hook = None
         self._attach()
 

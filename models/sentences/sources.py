@@ -66,8 +66,8 @@ def fetch(packages: tuple[str, ...], folder: Path) -> None:
         part.rename(target)
 
 
-def paragraphs(package: str, folder: Path) -> Iterator[str]:
-    """Paragraphs of a package's texts as single lines, files in the order of their names."""
+def documents(package: str, folder: Path) -> Iterator[list[str]]:
+    """Files of a package as paragraphs, each a single line; files in the order of their names."""
     for path in sorted((folder / package).rglob("*")):
         if path.is_symlink() or not path.is_file() or not _is_read(path):
             continue
@@ -83,10 +83,13 @@ def paragraphs(package: str, folder: Path) -> Iterator[str]:
             pieces = [re.sub(r"[A-Z]<+ ?([^<>]*?) ?>+", r"\1", p) for p in text.split("\n\n") if p[:1] not in "= \t"]
         else:
             pieces = text.split("\n\n")
-        for piece in pieces:
-            line = " ".join(piece.split())
-            if line:
-                yield line
+        yield [line for piece in pieces if (line := " ".join(piece.split()))]
+
+
+def paragraphs(package: str, folder: Path) -> Iterator[str]:
+    """Paragraphs of all of a package's texts as single lines."""
+    for document in documents(package, folder):
+        yield from document
 
 
 def read(path: Path) -> str:

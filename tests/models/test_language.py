@@ -1,0 +1,54 @@
+"""Texts and the base of SmolLM2: what is trained on, and weights as they are stored."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+
+from redpebble.models.language import texts
+from redpebble.models.language.base_weights import floats_of, planes_of
+
+
+def test_blocks_of_four_and_eight_bits_become_floats() -> None:
+    rng = np.random.default_rng(0)
+    scales, least = rng.random((3, 2)).astype(np.float16), -rng.random((3, 2)).astype(np.float16)
+    codes = rng.integers(0, 16, (3, 2, 32)).astype(np.uint8)
+    halves = codes[..., :16] | codes[..., 16:] << np.uint8(4)
+    blocks = [one[..., None].view(np.uint8) for one in (scales, least)]
+    data = np.concatenate([*blocks, halves], 2).reshape(3, -1)
+    wanted = scales[..., None].astype(np.float32) * codes + least[..., None].astype(np.float32)
+    np.testing.assert_array_equal(floats_of(planes_of(data, "Q4_1")), wanted.reshape(3, -1))
+    signed = rng.integers(-128, 128, (3, 2, 32)).astype(np.int8)
+    data = np.concatenate([blocks[0], signed.view(np.uint8)], 2).reshape(3, -1)
+    wanted = scales[..., None].astype(np.float32) * signed
+    np.testing.assert_array_equal(floats_of(planes_of(data, "Q8_0")), wanted.reshape(3, -1))
+
+
+def test_prose_is_english_and_no_licence() -> None:
+    assert texts.is_prose("The decoder reads a token, and writes the one that is likeliest to follow.")
+    assert not texts.is_prose("This program is distributed under the terms of the GNU General Public License.")
+    assert not texts.is_prose("Der Decoder liest ein Token und schreibt das, welches mit der besten Aussicht folgt.")
+    assert not texts.is_prose("0x1234 0x5678 { } ; = + 0x9abc 0xdef0 -- // 1234567890 ---- #### 1.2.3.4")
+    assert not texts.is_prose("Too short.")
+
+
+def test_entries_of_a_dictionary_become_questions_and_answers(tmp_path: Path) -> None:
+    first = "Pebble\n  A small round stone; [Obs.] one that was worn by the action of water.\n"
+    second = "Stone\n  A definition that WordNet has, and that is therefore held out of the texts.\n"
+    with gzip.open(tmp_path / "d.dict.dz", "wb") as file:
+        file.write((first + second).encode())
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    places = [(0, len(first)), (len(first), len(second))]
+    digits = [["".join(alphabet[value // 64**power % 64] for power in (1, 0)) for value in pair] for pair in places]
+    lines = [f"{word}\t{start}\t{length}" for word, (start, length) in zip(["Pebble", "Stone"], digits, strict=True)]
+    (tmp_path / "d.index").write_text("\n".join(lines))
+    [(word, answer)] = texts.entries("", tmp_path)
+    assert (word, answer) == ("Pebble", "A small round stone; one that was worn by the action of water.")
+    said = texts.chat(f"What is {word}?", answer)
+    assert said.endswith(f"<|im_start|>user\nWhat is Pebble?<|im_end|>\n<|im_start|>assistant\n{answer}<|im_end|>\n")
+
+
+def test_docstrings_are_held_out_file_by_file() -> None:
+    found = texts.docstrings()
+    assert len(found) > 50
+    assert any("Utility functions for copying and archiving files" in one for one in found)

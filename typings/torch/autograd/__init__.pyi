@@ -1,0 +1,6 @@
+from typing import Any
+
+class Function:
+    apply: Any
+
+def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,3 @@
+from collections.abc import Callable
+
+def once_differentiable[**P, R](function: Callable[P, R]) -> Callable[P, R]: ...
