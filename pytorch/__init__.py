@@ -28,7 +28,8 @@ difference of low rank from the weights, which is stored in a few bytes, and `ro
 
 `distil_model(sparse, dense, data)` does that to ONNX files; `OnnxModule(file)` is one as a module.
 
-`register_sparsifier`, `register_structure` and `register_loss` each give one of your own a name.
+`register_sparsifier`, `register_structure`, `register_loss`, `register_layout` and `register_operator` each add one of
+your own.
 
 ```
 layers          weights that can be pruned, as matrices                layers.py
@@ -43,7 +44,7 @@ losses          what a student is to learn                             losses.py
 checkpoints     trainings that go on                                   checkpoints.py, progress.py
 depth           whole blocks                                           depth.py
 distil_model    ONNX models, as modules of torch and back              distil_models.py, imported/
-compile         modules that run sessions, and dynamo's backend        compiled/
+compile         modules that run sessions, and dynamo's backend        compiled/, operators.py
 ```
 """
 
@@ -56,12 +57,14 @@ from .layers import prunable_weights
 from .losses import Answer, Embedding, Hidden, Labels, Logits, Similarity, register_loss
 from .low_rank import low_rank
 from .masks import apply_masks, mask_of, remove_masks
+from .operators import register_operator
 from .prune import keep_zeros, prune
 from .quantize import quantize
 from .report import PruneReport
 from .rounded_weights import round_weights
 from .sparsifiers import register_sparsifier
 from .structures import Sparsity, Structure, register_structure
+from .torch_zeros import register_layout
 
 if TYPE_CHECKING:
     from .compiled.compile import CompiledModule
@@ -94,7 +97,9 @@ __all__ = [
     "prunable_weights",
     "prune",
     "quantize",
+    "register_layout",
     "register_loss",
+    "register_operator",
     "register_sparsifier",
     "register_structure",
     "remove_masks",

@@ -1,6 +1,10 @@
-"""Zeros as torch itself keeps them, masks of `torch.nn.utils.prune` and sparse layouts, turned into masks of ours."""
+"""Zeros as modules of torch keep them, in masks of `torch.nn.utils.prune` or in layouts, turned into masks of ours.
 
-from typing import Any
+A layout is what a weight is stored as: torch's own, or a class of tensors that `register_layout` names.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -8,10 +12,29 @@ from torch.nn.utils.prune import BasePruningMethod
 
 from .masks import set_mask
 
+Dense = Callable[[Any], Tensor]
+"""Return the dense tensor that a stored one stands for."""
+
+LAYOUTS: Final[dict[type, Dense]] = {}
+
+
+def register_layout(kind: type[Tensor], to_dense: Dense) -> None:
+    """Let `compile`, `prune`, `keep_zeros` and `distil` read weights of a class of tensors: `to_dense(weight)`."""
+    LAYOUTS[kind] = to_dense
+
 
 def is_sparse(value: Tensor) -> bool:
-    """Return whether a tensor is stored in one of torch's sparse layouts, or as two of every four."""
-    return value.layout != torch.strided or type(value).__name__.startswith("SparseSemiStructuredTensor")
+    """Return whether a tensor is stored in a sparse layout: one of torch's, or one that was registered."""
+    if value.layout != torch.strided or type(value) in LAYOUTS:
+        return True
+    return type(value).__name__.startswith("SparseSemiStructuredTensor")
+
+
+def dense_of(value: Tensor) -> Tensor:
+    """Return the dense tensor that one in a sparse layout stands for."""
+    if (to_dense := LAYOUTS.get(type(value))) is not None:
+        return to_dense(value).detach()
+    return value.detach().to_dense()
 
 
 def adopt_zeros(module: nn.Module) -> None:
@@ -29,7 +52,7 @@ def adopt_zeros(module: nn.Module) -> None:
             continue
         if is_sparse(weight):
             if weight not in dense:
-                dense[weight] = nn.Parameter(weight.detach().to_dense(), requires_grad=weight.requires_grad)
+                dense[weight] = nn.Parameter(dense_of(weight), requires_grad=weight.requires_grad)
             weight = dense[weight]
             one._parameters["weight"], mask = weight, weight.detach() != 0
         if mask is not None:

@@ -173,12 +173,13 @@ def write_notebook(page: Path, path: Path) -> None:
 
 
 def write_reference(folder: Path) -> None:
-    """Write the pages and the notebook of the tutorial into a folder, which is made where it is missing."""
+    """Write the pages and the notebooks of two tutorials into a folder, which is made where it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "dialect.md", dialect_page())
     write_text(folder / "passes.md", passes_page())
     write_text(folder / "operators.md", operators_page())
-    write_notebook(folder.parent / "theory.md", folder / "theory.ipynb")
+    for name in ("theory", "own-sparsity"):
+        write_notebook(folder.parent / f"{name}.md", folder / f"{name}.ipynb")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from torch.utils import _pytree as pytree
 
 from ...foundation.errors import RedpebbleError
 from ..batches import Batch, Output
-from .onnx_bytes import Shapes, answering, onnx_bytes
+from ..torch_zeros import is_sparse
+from .onnx_bytes import Shapes, evaluating, exportable, onnx_bytes
 from .tensor_session import Session, TensorSession, difference
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -128,24 +129,36 @@ def compile(  # noqa: A001
     signature = inspect.signature(module.forward)
     form = _flat(signature, arguments, named)
     call = _Call(form)
-    with answering(module):
-        answer = module(*form[0], **form[1])
-        outputs, tensors = _Call(answer), _TensorsOnly(module)
-        free = _free_axes(signature, form) if dynamic_shapes is None else dynamic_shapes
-        several = form if dynamic_shapes is not None else pytree.tree_map(_of_two, form)
-        try:
-            model = onnx_bytes(tensors, several[0], several[1], free, name)
-        except RedpebbleError:
-            if several is form:
-                raise
-            # an argument whose first axis is one is not always a batch of one
-            model = onnx_bytes(tensors, form[0], form[1], free, name)
-        running = TensorSession(model, count, rows)
-        expected = [one for one in pytree.tree_leaves(answer) if isinstance(one, Tensor)]
-        differs = difference(expected, running(call.tensors_of(form)))
+    with evaluating(module):
+        answer = _answer(module, form)
+        with exportable(module):
+            answer = module(*form[0], **form[1]) if answer is None else answer
+            outputs, tensors = _Call(answer), _TensorsOnly(module)
+            free = _free_axes(signature, form) if dynamic_shapes is None else dynamic_shapes
+            several = form if dynamic_shapes is not None else pytree.tree_map(_of_two, form)
+            try:
+                model = onnx_bytes(tensors, several[0], several[1], free, name)
+            except RedpebbleError:
+                if several is form:
+                    raise
+                # an argument whose first axis is one is not always a batch of one
+                model = onnx_bytes(tensors, form[0], form[1], free, name)
+    running = TensorSession(model, count, rows)
+    expected = [one for one in pytree.tree_leaves(answer) if isinstance(one, Tensor)]
+    differs = difference(expected, running(call.tensors_of(form)))
     if differs:
         raise RedpebbleError(f"{name}: {differs}")
     return CompiledModule(running, signature, call, outputs)
+
+
+def _answer(module: nn.Module, form: Arguments) -> Output:
+    """Return what a module answers; None where torch has no product with one of its sparse layouts."""
+    try:
+        return module(*form[0], **form[1])
+    except RuntimeError:
+        if not any(is_sparse(one) for one in module.parameters()):
+            raise
+        return None
 
 
 def _arguments_of(example: Batch) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -18,7 +18,7 @@ from ...foundation.log import LOG
 from ...frontend.sparse_weights import LEAST_ZEROS
 from ...verification.measuring import Budget, interleave
 from ..batches import Output
-from ..torch_zeros import is_sparse
+from ..torch_zeros import dense_of, is_sparse
 from .onnx_bytes import onnx_bytes
 from .tensor_session import TensorSession, difference
 
@@ -173,7 +173,7 @@ class _Bound(nn.Module):
         self.tensors = tuple(i for i, one in enumerate(inputs) if isinstance(one, Tensor) and i not in weights)
         for i in weights:
             value = inputs[i].detach()
-            self.register_buffer(f"weight_{i}", value.to_dense() if is_sparse(value) else value)
+            self.register_buffer(f"weight_{i}", dense_of(value) if is_sparse(value) else value)
         self._sizes = {i: _size_of(places, i, self.tensors) for i, one in enumerate(inputs) if isinstance(one, int)}
         self._weights, self._count = tuple(weights), len(inputs)
         free = [

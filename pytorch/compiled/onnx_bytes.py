@@ -1,7 +1,7 @@
 """Modules as ONNX, by `torch.export` and torch's exporter: the one that traces would write sizes of the example down.
 
 Masks and parametrizations are products of constants in the model, which its reader multiplies; weights in a sparse
-layout are dense while the module is exported, since torch exports no others.
+layout are dense, and operators that were registered are others, while the module is exported.
 """
 
 import logging
@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 from ...frontend.errors import UnsupportedModelError, first_line
-from ..torch_zeros import is_sparse
+from ..operators import replaced_operators
+from ..torch_zeros import dense_of, is_sparse
 
 Shapes = Any
 """Free axes of arguments, as `torch.export.export` takes them: a mapping of names, or a tuple."""
@@ -53,9 +54,24 @@ def onnx_bytes(
 
 
 @contextmanager
-def answering(module: nn.Module) -> Generator[None]:
-    """Let a module be in evaluation mode, with dense weights and without gradients, for as long as that lasts."""
+def evaluating(module: nn.Module) -> Generator[None]:
+    """Let a module be in evaluation mode, without gradients, for as long as that lasts."""
     modes = [(one, one.training) for one in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for one, mode in modes:
+            one.training = mode
+
+
+@contextmanager
+def exportable(module: nn.Module) -> Generator[None]:
+    """Let a module have dense weights and operators that torch exports, for as long as that lasts."""
+    operators = replaced_operators(module)
+    for parent, name, _, other in operators:
+        parent._modules[name] = other.eval()
     sparse = [
         (stored, name, value)
         for one in module.modules()
@@ -63,17 +79,15 @@ def answering(module: nn.Module) -> Generator[None]:
         for name, value in stored.items()
         if value is not None and is_sparse(value)
     ]
-    module.eval()
     try:
-        with torch.no_grad():
-            for stored, name, value in sparse:
-                stored[name] = nn.Parameter(value.to_dense(), requires_grad=False)
-            yield
+        for stored, name, value in sparse:
+            stored[name] = nn.Parameter(dense_of(value), requires_grad=False)
+        yield
     finally:
         for stored, name, value in sparse:
             stored[name] = value
-        for one, mode in modes:
-            one.training = mode
+        for parent, name, child, _ in operators:
+            parent._modules[name] = child
 
 
 @contextmanager

@@ -52,3 +52,15 @@ def test_its_cells_run_one_after_the_other_and_the_last_one_shows_the_plot(
         "shuffled band",
         "grown for M = 20",
     ]
+
+
+@pytest.mark.slow
+def test_cells_add_a_layout_an_operator_and_a_sparsifier() -> None:
+    pytest.importorskip("onnxscript")
+    page, names = (THEORY.parent / "own-sparsity.md").read_text(), dict[str, Any]()
+    written: Any = notebook(page)["cells"]
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        for cell in written:
+            if cell["cell_type"] == "code":
+                exec(compile("".join(cell["source"]), "cell", "exec"), names)
+    assert said.getvalue().splitlines() == ["['0.10', '0.10']", "6528 torch.float16", "True", "288"]
