@@ -57,7 +57,7 @@ def _convert(kind: str, conversion: Conversion) -> Sequence[SSAValue]:
         raise NotCovered("expected initial_h where initial_c is given, got none")
     peepholes = _constant(conversion, 7) if kind == "lstm" else None
     constants = _emitted(conversion, 1, weight), _emitted(conversion, 2, recurrent), _constant(conversion, 3)
-    inputs = RecurrenceInputs(x, *constants, _lengths(conversion), *starts)
+    inputs = RecurrenceInputs(x, *constants, _lengths(conversion, x), *starts)
     op = conversion.emit(RecurrenceOp(inputs._replace(peepholes=peepholes), cell))
     if not samples_first:
         return op.outputs
@@ -119,14 +119,18 @@ def _samples_second(conversion: Conversion, x: SSAValue, *, swapped: bool) -> SS
     return conversion.transpose(x, (1, 0, 2)) if swapped else x
 
 
-def _lengths(conversion: Conversion) -> SSAValue | None:
-    value = conversion.input(4)
+def _lengths(conversion: Conversion, x: SSAValue) -> SSAValue | None:
+    """Return the lengths of sequences; None where there are none, or constants that are all steps of all samples."""
+    value, known = conversion.input(4), conversion.any_constant(4)
+    steps, samples = (size.constant for size in conversion.sizes(x)[:2])
     if value is None:
+        return None
+    if known is not None and steps is not None and known.shape == (samples,) and bool((known == steps).all()):
         return None
     lengths = conversion.scope.value_of(value)
     if lengths is None or lengths.type != INT32:
-        kind = "a constant" if conversion.any_constant(4) is not None else describe(value.type) or "another type"
-        raise NotCovered(f"expected tensor(int32) that is computed as sequence_lens, got {kind}")
+        kind = f"constants for {samples} samples of {steps} steps" if known is not None else describe(value.type)
+        raise NotCovered(f"expected sequence_lens of all steps, or tensor(int32) that is computed, got {kind}")
     return lengths
 
 

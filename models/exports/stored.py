@@ -21,6 +21,8 @@ COLOURS: Final = 4
 
 CONVOLUTIONS: Final = frozenset({"Conv", "ConvTranspose"})
 
+RECURRENCES: Final = frozenset({"GRU", "LSTM", "RNN"})
+
 LINEAR: Final = frozenset({"Gemm", "MatMul"})
 
 
@@ -42,7 +44,7 @@ def stored_graph(name: str) -> onnx.ModelProto:
 
 
 def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.ModelProto:
-    """Return a stored export with weights: linear layers lose the share `sparsity` of theirs.
+    """Return a stored export with weights: linear layers and recurrences lose the share `sparsity` of theirs.
 
     Those of smallest magnitude go. So it is with convolutions where most weights are theirs, but for the first one.
 
@@ -50,7 +52,7 @@ def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.Model
         ValueError: there is none of this name.
     """
     model, rng = stored_graph(name), np.random.default_rng(seed)
-    pruned = {*_linear_weights(model.graph), *_convolution_weights(model.graph)}
+    pruned = {*_linear_weights(model.graph), *_convolution_weights(model.graph), *_recurrent_weights(model.graph)}
     for tensor in model.graph.initializer:
         if not _is_hollow(tensor):
             continue
@@ -123,6 +125,13 @@ def _linear_weights(graph: onnx.GraphProto) -> Iterator[str]:
         if node.op_type in LINEAR:
             yield from node.input
             yield from (transposed[name] for name in node.input if name in transposed)
+
+
+def _recurrent_weights(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the names of initializers that recurrences multiply inputs and states by."""
+    for node in graph.node:
+        if node.op_type in RECURRENCES:
+            yield from node.input[1:3]
 
 
 def _convolution_weights(graph: onnx.GraphProto) -> Iterator[str]:

@@ -17,6 +17,7 @@ from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.frontend.import_model import import_model
 from redpebble.options import Options
 from redpebble.tools.explain.lowering_levels import lowering_of
+from tests.ort.provider_models import plain_session
 from tests.support.recurrent_models import Recurrent
 
 CALLS = ((1, 1), (6, 1), (5, 7), (3, 8), (4, 17), (2, 70))
@@ -275,3 +276,17 @@ def stacked() -> onnx.ModelProto:
 def test_a_report_shows_a_recurrence_become_layers_and_a_loop() -> None:
     levels = lowering_of(Recurrent("GRU", 40, 20).model(), Options()).levels
     assert "expand recurrences" in [level.name for level in levels]
+
+
+@pytest.mark.parametrize(("lengths", "is_taken"), [((5, 5, 5), True), ((5, 4, 5), False)])
+def test_constant_lengths_that_are_all_steps_are_none(lengths: tuple[int, ...], *, is_taken: bool) -> None:
+    model = Recurrent("LSTM", 96, 96, density=0.05).model()
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(lengths, np.int32), "lengths"))
+    model.graph.node[0].input.append("lengths")
+    for axis, size in enumerate((5, len(lengths))):
+        model.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = size
+    assert bool(redpebble.optimize(model, target="ort").networks) == is_taken
+    feeds = {"x": np.random.default_rng(0).standard_normal((5, len(lengths), 96), np.float32)}
+    found, expected = (one.run(None, feeds) for one in (redpebble.session(model), plain_session(model, 1)))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)

@@ -130,3 +130,19 @@ func.func @main(%x: tensor<?x4x2x2xf32>) {
   %y = pebble.interleave2d %x by [2, 2] together false : (tensor<?x4x2x2xf32>) -> tensor<?x1x5x4xf32>
   func.return
 }
+
+// -----
+
+func.func @main(%x: tensor<?x4x?xf32>, %w: tensor<8x2xf32>) {
+  // CHECK: expected a window of one row and up to 128 taps, got #pebble.window<[2, 1]
+  %y = pebble.conv2d %x, %w window <[2, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x4x?xf32>, tensor<8x2xf32>) -> tensor<?x2x?xf32>
+  func.return
+}
+
+// -----
+
+func.func @main(%x: tensor<?x4x?xf32>) {
+  // CHECK: expected a mean without pads where the length is open, got one with pads
+  %y = pebble.pool2d "average" %x window <[1, 3] strides [1, 1] dilations [1, 1] pads [0, 1, 0, 1]> : (tensor<?x4x?xf32>) -> tensor<?x4x?xf32>
+  func.return
+}
