@@ -219,9 +219,10 @@ def pixels_of(value: SSAValue) -> int:
 
 
 def tiles_of(op: Conv2dOp, tile: int = PIXELS) -> int:
-    """Return the tiles of pixels of a convolution's result, about: rows have room for a pad."""
+    """Return the tiles of pixels of a convolution's result, about: rows have room for a pad, if there are several."""
     _, _, height, width = image_shape(op.result)
-    return -(-height * (pitch_of(op) if _is_spread(op) else width + 1) // tile)
+    room = min(height, width) > 1
+    return -(-height * (pitch_of(op) if _is_spread(op) else width + room) // tile)
 
 
 def tile_widths_of(op: Conv2dOp) -> list[int]:
