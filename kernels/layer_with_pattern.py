@@ -59,7 +59,10 @@ class LayerWithPattern(Layer):
     @override
     def x_share(self, tile: Tile, *, by_count: bool = False) -> float:
         """Return the rows of x that the first-level cache misses, over those of a random mask."""
-        capacity, reuse = tile.l1_bytes / (4 * tile.width), self._reuse_by_count if by_count else self.reuse
+        capacity = tile.l1_bytes / (4 * tile.width)
+        if self.inputs <= capacity:
+            return 1.0
+        reuse = self._reuse_by_count if by_count else self.reuse
         random = reuse.random_missed(capacity)
         return min(1.0, reuse.missed(capacity) / random) if random > 0 else 1.0
 

@@ -1,6 +1,8 @@
 """What is downloaded is whole, states what it needs, and works with the oldest versions that it accepts."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -88,15 +90,62 @@ def test_the_wheel_holds_every_module_but_those_of_measurements_and_tests(tmp_pa
     }
 
 
+def test_no_page_says_that_an_index_has_the_package() -> None:
+    pages = [ROOT / name for name in tracked() if name.endswith(".md") and not name.startswith("tests/")]
+    assert not [page for page in pages if re.search(r"pip install ['\"]?redpebble", page.read_text())]
+
+
+def wheel_of_the_sources(folder: Path) -> str:
+    copy = copy_of_the_sources(folder / "sources")
+    pip = [sys.executable, "-m", "pip", "-q"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(copy)], check=True)
+    return str(next(folder.glob("*.whl")))
+
+
+def interpreter(minor: int) -> str | None:
+    """Return the path of an interpreter of Python 3.`minor` that runs here."""
+    folders = [*Path.home().glob(f".pyenv/versions/3.{minor}.*/bin"), *os.get_exec_path()]
+    for folder in folders:
+        found = shutil.which(f"python3.{minor}", path=str(folder))
+        if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return found
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("minor", [11, 12, 13, 14])
+def test_the_wheel_works_in_a_clean_environment_and_leaves_nothing(minor: int, tmp_path: Path) -> None:
+    found = interpreter(minor)
+    if found is None:
+        pytest.skip(f"there is no Python 3.{minor} here")
+    wheel, home = wheel_of_the_sources(tmp_path), tmp_path / "home"
+    home.mkdir()
+    subprocess.run([found, "-m", "venv", str(tmp_path / "venv")], check=True)
+    scripts, environment = tmp_path / "venv" / "bin", {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+
+    def run(*words: str) -> str:
+        command = [str(scripts / words[0]), *words[1:]]
+        done = subprocess.run(
+            command, check=True, cwd=home, env=os.environ | environment, capture_output=True, text=True
+        )
+        return done.stdout
+
+    run("python", "-m", "pip", "-q", "install", "--only-binary", ":all:", wheel)
+    assert run("redpebble", "--version") == f"redpebble {PROJECT['version']}\n"
+    run("python", "-c", USE)
+    run("redpebble", "zoo", "ffnn(depth=2, width=256, density=0.1)", "in.onnx")
+    run("redpebble", "optimize", "in.onnx", "out.onnx", "--library", "--check", "1")
+    assert (home / "out.so").stat().st_size < 5_000_000
+    run("python", "-m", "pip", "-q", "uninstall", "-y", "redpebble")
+    assert not list((tmp_path / "venv").rglob("*redpebble*"))
+
+
 @pytest.mark.slow
 def test_the_lowest_versions_work(tmp_path: Path) -> None:
-    copy = copy_of_the_sources(tmp_path / "sources")
-    pip = [sys.executable, "-m", "pip", "-q"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(copy)], check=True)
+    wheel = wheel_of_the_sources(tmp_path)
     pins = [re.sub(r">=|~=", "==", one) for one in PROJECT["dependencies"]]
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     python = str(tmp_path / "venv" / "bin" / "python")
-    wheel = str(next(tmp_path.glob("*.whl")))
     subprocess.run([python, "-m", "pip", "-q", "install", "--only-binary", ":all:", wheel, *pins], check=True)
     subprocess.run([python, "-c", USE], check=True, cwd=tmp_path)
     subprocess.run([python, "-m", "redpebble", "zoo", "--list"], check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
