@@ -24,21 +24,22 @@ from .bands import BandedOps, Stage
 from .geometry import KNOWN, Phases, Plane
 from .lines import clearing_lines
 from .memory import ImageMemory, View
-from .movement import clearing, moving
+from .movement import clearing
 from .open_rows import OpenLength
+from .runs import KINDS, RUN_TABLES, RunForm, Steps, in_runs, moving_runs
 
 Each = Callable[[Number], None]
 """Emits the work on a tile, or another item, by its number."""
 
 
 class PixelTable(NamedTuple):
-    """A tile, the table of the pixels of all tiles, and the number of this one."""
+    """A tile, the tables of the runs of pixels of all tiles, and the number of this one."""
 
     tile: Bytes
-    table: Ints
+    tables: Sequence[Bytes]
+    """Starts, entries and places: see `runs.in_runs`."""
     number: Number
-    size: int
-    """Positions of the tile."""
+    form: RunForm
 
 
 class Band(NamedTuple):
@@ -125,9 +126,14 @@ class ImageCode:
 
     def move(self, source: Bytes, stride: Index, target: PixelTable, channels: int, fill: float) -> None:
         """Emit the way of pixels of some channels into a tile, and of what to fill it with."""
-        size = target.size
-        entries, function = target.table.at(target.number * size), moving(self.code, size, whole=True)
-        call(function, source, stride, target.tile, size, entries, size, channels, ir.Constant(FLOAT, fill))
+        starts, entries, places = target.tables
+        own = starts.cast(Longs).at(target.number * len(KINDS)), entries
+        table, function = places.cast(Ints).at(target.number * target.form.tile), moving_runs(self.code, target.form)
+        call(function, source, stride, target.tile, own, table, channels, ir.Constant(FLOAT, fill))
+
+    def run_form(self, steps: Steps, plane: Plane) -> RunForm:
+        """Return the form of runs into the tiles of a plane."""
+        return RunForm(steps, self.code.target.lanes, plane.tile)
 
     def copy_pixels(
         self,
@@ -135,21 +141,23 @@ class ImageCode:
         pack: Callable[..., Sequence[NDArray[np.generic]]],
         x: SSAValue,
         target: View,
+        steps: Steps,
         fill: float = 0.0,
     ) -> None:
-        """Emit copies of pixels of `x`, by a table for each part of the target that has the channels of `x`."""
-        source = self.memory.views[x]
+        """Emit copies of pixels of `x`, by tables for each part of the target that has the channels of `x`."""
+        source, form = self.memory.views[x], self.run_form(steps, target.plane)
         parts = target.channels // source.channels
         if source.plane.length != KNOWN:
             self._copy_phases(op, source, target, fill)
             return
         recipe = partial(pack, source.plane, source.tile_values, target.plane)
-        arrays = self.arrays((op, "pixels"), recipe, op)
+        arrays = self.arrays((op, "pixels"), partial(in_runs, recipe, form, source.row_values), op)
 
         def tile(number: Number) -> None:
             for part in range(parts):
                 there = self.tile(target, number, part * source.channels)
-                pixels = PixelTable(there, arrays[part].cast(Ints), number, target.plane.tile)
+                tables = arrays[part * RUN_TABLES : (part + 1) * RUN_TABLES]
+                pixels = PixelTable(there, tables, number, form)
                 self.move(self.tile(source, 0), source.plane.tile, pixels, source.channels, fill)
 
         self.each(target.plane.tiles, tile, Stage(op, copies=self.memory.phases.get(op) is target))
@@ -159,16 +167,20 @@ class ImageCode:
         assert isinstance(op, WindowOp)
         phases, size = Phases.of(op.window), target.plane.tile
         stride, pixels = phases.stride[1], self.lengths[source.plane.length].pixels
+        form = self.run_form(Steps.down_by(stride), target.plane)
         for part, (_, first) in enumerate(phases.offsets):
             recipe = partial(packing.strided_pixels, size, source.tile_values, stride, first)
-            (table,) = self.arrays(("strided", size, source.tile_values, stride, first), recipe)
+            key = ("strided", size, source.tile_values, stride, first)
+            tables = self.arrays(key, partial(in_runs, recipe, form, None))
             length = OpenLength(
                 (pixels + (stride - 1 - first)).quotient(stride), self.lengths[target.plane.length].tiles
             )
 
-            def tile(number: Number, part: int = part, table: Bytes = table, length: OpenLength = length) -> None:
+            def tile(
+                number: Number, part: int = part, tables: Sequence[Bytes] = tables, length: OpenLength = length
+            ) -> None:
                 there, used = self.tile(target, number, part * source.channels), length.used(number, size)
-                known = PixelTable(there, table.cast(Ints), select(used < 0, 0, used), size)
+                known = PixelTable(there, tables, select(used < 0, 0, used), form)
                 self.move(self.tile(source, number * stride), size, known, source.channels, fill)
 
             self.each(length.tiles, tile)

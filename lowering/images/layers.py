@@ -14,12 +14,13 @@ from ..kernels.elementwise import BinaryForm, activate, binary
 from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import Code
 from ..llvm.flow import call, fold, loop
-from ..llvm.values import FLOAT, FLOAT_BYTES, Bytes, Floats, Ints, Number
+from ..llvm.values import FLOAT, FLOAT_BYTES, Bytes, Floats, Number
 from . import packing
 from .bands import Stage
 from .image_code import ImageCode, PixelTable, spreads_in_network
 from .memory import View
 from .movement import blending
+from .runs import Steps, in_runs
 
 
 def emit_activation(image: ImageCode, op: ActivateOp | ConvertOp) -> None:
@@ -77,7 +78,8 @@ def emit_resampling(image: ImageCode, op: Resample2dOp) -> None:
     source, target = image.memory.views[op.x], image.memory.views[op.result]
     taps = len(op.rows.taps) * len(op.columns.taps)
     if taps == 1:
-        image.copy_pixels(op, packing.resampled_pixels, op.x, target, op.fill.value.data)
+        steps = Steps.between(source.plane.width, target.plane.width)
+        image.copy_pixels(op, packing.resampled_pixels, op.x, target, steps, op.fill.value.data)
         if op.fill.value.data:  # it is at positions without a pixel, too
             clearing = partial(_clear, image, op.result)
             image.each(target.plane.tiles, clearing, Stage(op))
@@ -98,10 +100,15 @@ def emit_interleaving(image: ImageCode, op: Interleave2dOp) -> None:
     """Emit the way of channels to the pixels that they become."""
     source, target = image.memory.views[op.x], image.memory.views[op.result]
     recipe = partial(packing.interleaved_pixels, source.plane, source.tile_values, target.plane)
-    arrays, distance = image.arrays((op, "pixels"), recipe, op), op.channels_of_parts()[0][1] * source.plane.tile
+    distance, form = (
+        op.channels_of_parts()[0][1] * source.plane.tile,
+        image.run_form(Steps(1, op.parts[1]), target.plane),
+    )
+    room = source.row_values + source.channels * source.plane.tile - target.channels * distance
+    arrays = image.arrays((op, "pixels"), partial(in_runs, recipe, form, room), op)
 
     def tile(number: Number) -> None:
-        pixels = PixelTable(image.tile(target, number), arrays[0].cast(Ints), number, target.plane.tile)
+        pixels = PixelTable(image.tile(target, number), arrays, number, form)
         image.move(image.tile(source, 0), distance, pixels, target.channels, 0.0)
 
     image.each(target.plane.tiles, tile, Stage(op))

@@ -66,6 +66,11 @@ class View:
         return self.all_channels * self.plane.tile
 
     @property
+    def row_values(self) -> int:
+        """Values from the first position of a channel to the end of its last tile."""
+        return (self.plane.stored - 1) * self.tile_values + self.plane.tile
+
+    @property
     def bytes(self) -> int:
         """Bytes of the buffer."""
         return self.plane.stored * self.tile_values * self.item + 2 * GUARD_BYTES

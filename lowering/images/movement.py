@@ -16,7 +16,7 @@ from ...kernels.tile_widths import PIXELS
 from ..llvm.builder import Code
 from ..llvm.flow import loop
 from ..llvm.gather_scatter import gather, load_ints
-from ..llvm.values import FLOAT, Float, Floats, Ints, Number
+from ..llvm.values import FLOAT, Floats, Ints, Number
 from ..llvm.vectors import Lanes
 
 
@@ -35,35 +35,24 @@ def pixels_at(lanes: Lanes, table: Ints, firsts: Iterable[int]) -> list[Places]:
     return [Places(*place) for place in zip(is_pixel, safe, strict=True)]
 
 
-def moving(code: Code, tile: int = PIXELS, *, whole: bool) -> ir.Function:
-    """Return `void (source, source_stride, target, target_stride, table, count, channels, fill)` for a tile of targets.
+def leaving(code: Code, tile: int = PIXELS) -> ir.Function:
+    """Return `void (source, target, target_stride, table, count, channels)`: the first pixels of a tile leave a plane.
 
-    Strides are floats between channels. `whole` writes all positions of a `tile`, else only the first `count` are.
+    The stride is floats between channels; positions of a channel of the source are a `tile`.
     """
 
-    @code.kernel(f"move_pixels_{'whole' if whole else 'part'}_{tile}")
+    @code.kernel(f"leave_plane_{tile}")
     def kernel(
-        source: Floats,
-        source_stride: Number,
-        target: Floats,
-        target_stride: Number,
-        table: Ints,
-        count: Number,
-        channels: Number,
-        fill: Float,
+        source: Floats, target: Floats, target_stride: Number, table: Ints, count: Number, channels: Number
     ) -> None:
         lanes = code.lanes(source)
-        other, starts = lanes.splat(fill), range(0, tile, lanes.width)
+        starts = range(0, tile, lanes.width)
         places = pixels_at(lanes, table, starts)
         wanted = [lanes.below(count, first) for first in starts]
         with loop(channels) as channel:
-            pixels, row = source.at(channel * source_stride), target.at(channel * target_stride)
+            pixels, row = source.at(channel * tile), target.at(channel * target_stride)
             for vector, first in enumerate(starts):
-                value = lanes.select(places[vector].is_pixel, gather(lanes, pixels, places[vector].number), other)
-                if whole:
-                    lanes.store(value, row.at(first), lanes.size)
-                else:
-                    lanes.store_chosen(value, row.at(first), wanted[vector])
+                lanes.store_chosen(gather(lanes, pixels, places[vector].number), row.at(first), wanted[vector])
 
     return kernel
 

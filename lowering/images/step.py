@@ -10,7 +10,6 @@ from functools import partial, reduce
 from math import prod
 from typing import Final
 
-from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.elementwise import ActivateOp, BinaryOp, ConvertOp
@@ -27,7 +26,7 @@ from ...dialect.ops.images import (
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...kernels.tile_widths import OPEN_TILES
 from ..llvm.flow import branch, call, loop, select
-from ..llvm.values import FLOAT, Bytes, Floats, Ints, Longs, Number
+from ..llvm.values import Bytes, Floats, Ints, Longs, Number
 from ..program import ScratchBytes, TiledRows, TileTime
 from ..tiles.row_major import RowMajorStep
 from . import packing
@@ -46,9 +45,10 @@ from .layers import (
     emit_resampling,
 )
 from .memory import ImageMemory, View, ops_of, plan_images
-from .movement import moving
+from .movement import leaving
 from .open_rows import OpenLength, OpenRows
 from .quantized import emit_code_mean, emit_convolution_on_codes, emit_entrance, emit_exit
+from .runs import Steps, in_runs
 from .window_layers import emit_depthwise, emit_pooling
 
 SHARED_GAIN: Final = 0.95
@@ -166,39 +166,41 @@ class _ImageCall:
         if inner in self.image.memory.stored.codes:
             emit_entrance(self.image, inner, image)
             return
-        (table,) = self.image.arrays(("in", view.plane), partial(packing.incoming_pixels, view.plane))
+        form = self.image.run_form(Steps(), view.plane)
+        recipe = partial(in_runs, partial(packing.incoming_pixels, view.plane), form, height * width)
+        tables = self.image.arrays(("in", view.plane), recipe)
 
         def tile(number: Number) -> None:
-            target = PixelTable(self.image.tile(view, number), table.cast(Ints), number, view.plane.tile)
+            target = PixelTable(self.image.tile(view, number), tables, number, form)
             self.image.move(image.cast(Bytes), height * width, target, channels, 0.0)
 
         self.image.each(view.plane.tiles, tile)
 
     def _move_in_open(self, outer: SSAValue, view: View, length: OpenLength) -> None:
-        size, (table, first) = view.plane.tile, self._open_tables(outer, view, length)
+        size, form = view.plane.tile, self.image.run_form(Steps(), view.plane)
+        recipe = partial(in_runs, partial(packing.first_pixels, size), form, None)
+        tables, first = self.image.arrays(("first", size), recipe), self._first_of_tiles(outer, view, length)
 
         def tile(number: Number) -> None:
-            target = PixelTable(self.image.tile(view, number), table, length.used(number, size), size)
+            target = PixelTable(self.image.tile(view, number), tables, length.used(number, size), form)
             self.image.move(first(number).cast(Bytes), length.pixels, target, view.channels, 0.0)
 
         self.image.each(length.tiles, tile)
 
     def _move_out_open(self, outer: SSAValue, view: View, length: OpenLength) -> None:
-        size, (table, first) = view.plane.tile, self._open_tables(outer, view, length)
+        size, first = view.plane.tile, self._first_of_tiles(outer, view, length)
+        (table,) = self.image.arrays(("positions", size), partial(packing.all_positions, size))
 
         def tile(number: Number) -> None:
-            places = self.image.tile(view, number), size, first(number), length.pixels, table.at(size * size)
-            function, count = moving(self.image.code, size, whole=False), length.used(number, size)
-            call(function, *places, count, view.channels, ir.Constant(FLOAT, 0.0))
+            places = self.image.tile(view, number), first(number), length.pixels, table
+            call(leaving(self.image.code, size), *places, length.used(number, size), view.channels)
 
         self.image.each(length.tiles, tile)
 
-    def _open_tables(self, outer: SSAValue, view: View, length: OpenLength) -> tuple[Ints, Callable[[Number], Floats]]:
-        """Return the table of the pixels of a tile, and the address of the first one of each tile in the image."""
-        size = view.plane.tile
-        (table,) = self.image.arrays(("first", size), partial(packing.first_pixels, size))
+    def _first_of_tiles(self, outer: SSAValue, view: View, length: OpenLength) -> Callable[[Number], Floats]:
+        """Return the address in the image of the first pixel of each tile."""
         image = self.pointers[outer].at(self.number * view.channels * length.pixels)
-        return table.cast(Ints), lambda number: image.at(number * size)
+        return lambda number: image.at(number * view.plane.tile)
 
     def _move_out(self, inner: SSAValue, outer: SSAValue) -> None:
         view = self.image.memory.views[inner]
@@ -217,8 +219,8 @@ class _ImageCall:
         def part(number: Number) -> None:
             first = number * tile
             count = (pixels - first).smaller(tile)
-            places = self.image.tile(view, 0), tile, image.at(first), pixels, table.cast(Ints).at(first)
-            call(moving(self.image.code, tile, whole=False), *places, count, channels, ir.Constant(FLOAT, 0.0))
+            places = self.image.tile(view, 0), image.at(first), pixels, table.cast(Ints).at(first)
+            call(leaving(self.image.code, tile), *places, count, channels)
 
         self.image.each(-(-pixels // tile), part)
 

@@ -23,6 +23,7 @@ from .image_code import ImageCode
 from .lines import copying_lines, rounding_pixels
 from .many_taps import has_many_taps, tap_tables, windows_of_many_taps
 from .memory import View, needs_phases
+from .runs import Steps
 from .stored_codes import Stored
 from .windows import OUTSIDE_FLOATS, WindowForm, Work, windows
 
@@ -53,7 +54,7 @@ class Windows:
         if needs_phases(op, image.memory.stored):
             source = image.memory.phases[op]
             if words is None:
-                image.copy_pixels(op, packing.phase_pixels, op.x, source, fill)
+                image.copy_pixels(op, packing.phase_pixels, op.x, source, Steps.down_by(op.window.stride[1]), fill)
             else:
                 (_copy_lines if op.x in image.memory.stored.codes else _round_pixels)(image, op, source, words)
             image.meet()

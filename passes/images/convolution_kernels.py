@@ -1,6 +1,7 @@
 """Kernels of convolutions: a convolution is a linear layer over pixels, 64 of them a tile."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, f64
@@ -11,6 +12,7 @@ from ...dialect.ops.images import Conv2dOp, Interleave2dOp, image_shape
 from ...dialect.tensors import shape_of
 from ...kernels.dense_work import dense_us
 from ...kernels.families import block_counts
+from ...kernels.formats.dense_outputs import PANEL
 from ...kernels.image_prices import image_shares
 from ...kernels.machine import Machine
 from ...kernels.prediction import all_predicted_us
@@ -62,6 +64,9 @@ def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:
     weight = Layer(conv).weight
     # weights of other layers are read between two images, not between two tiles
     (layer,) = layers_of([conv.weight])
+    if layer.outputs % PANEL and (layer.counts == layer.inputs).all():
+        # dense kernels would fill a panel of outputs with zeros; those of sparse layers do no such work
+        layer = replace(layer, stored="sparse")
     choices, predicted = dict[int, str](), dict[int, float]()
     text = f"density {density(weight):.3f}, {tiles_of(conv)} tiles of pixels"
     for width in tile_widths_of(conv):

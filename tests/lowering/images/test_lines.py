@@ -21,7 +21,7 @@ from redpebble.lowering.images.lines import (
     lines_to_floats,
     rounding_pixels,
 )
-from redpebble.lowering.images.movement import blending, clearing, moving
+from redpebble.lowering.images.movement import blending, clearing, leaving
 from redpebble.lowering.images.packing import (
     empty_positions,
     incoming_pixels,
@@ -140,17 +140,13 @@ def test_positions_without_a_pixel_are_cleared_and_no_others() -> None:
     np.testing.assert_array_equal(untiled(floats), at_positions(before, 0))
 
 
-def test_pixels_move_into_a_plane_and_out_of_it() -> None:
-    (table,), (back,) = incoming_pixels(PLANE, None), outgoing_pixels(PLANE, CHANNELS * PIXELS, None)
-    inward, outward = (called(lambda code, whole=whole: moving(code, whole=whole), GENERIC) for whole in (True, False))
-    values, tiles = images(), nowhere(np.float32)
+def test_pixels_leave_a_plane() -> None:
+    (back,) = outgoing_pixels(PLANE, CHANNELS * PIXELS, None)
+    outward, values = called(leaving, GENERIC), images()
+    tiles = aligned(at_positions(values, 2.5).reshape(CHANNELS, PLANE.tiles, PIXELS).transpose(1, 0, 2).copy())
     found = np.zeros((CHANNELS, 90 + 1), np.float32)
-    for tile in range(PLANE.tiles):
-        first = PIXELS * tile
-        inward(values, 90, tiles[tile], PIXELS, table[first:], PIXELS, CHANNELS, 2.5)
     for first in (0, PIXELS):
-        outward(tiles, PIXELS, found.ravel()[first:], 91, back[first:], min(PIXELS, 90 - first), CHANNELS, 0.0)
-    np.testing.assert_array_equal(untiled(tiles), at_positions(values, 2.5))
+        outward(tiles, found.ravel()[first:], 91, back[first:], min(PIXELS, 90 - first), CHANNELS)
     np.testing.assert_array_equal(found, np.pad(values, ((0, 0), (0, 1))))
 
 

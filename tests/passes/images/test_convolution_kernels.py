@@ -1,0 +1,26 @@
+"""Kernels of convolutions whose weights have no zeros."""
+
+import numpy as np
+import pytest
+from xdsl.ir import Block
+
+from redpebble.dialect.attributes.window import WindowAttr
+from redpebble.dialect.ops.constants import ConstantOp
+from redpebble.dialect.ops.images import Conv2dOp
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.kernels.machine import Machine
+from redpebble.passes.images.convolution_kernels import choose_for_convolutions
+
+
+@pytest.mark.parametrize(("outputs", "zeros", "is_dense"), [(2, 0, False), (2, 1, True), (32, 0, True)])
+def test_few_outputs_without_zeros_have_the_kernel_of_a_sparse_layer(
+    outputs: int, zeros: int, *, is_dense: bool
+) -> None:
+    """A zero that is stored as a weight may meet a NaN, so it stays in a dense product."""
+    weight = np.ones((9 * 32, outputs), np.float32)
+    weight.ravel()[:zeros] = 0
+    x = Block(arg_types=[f32_tensor((DYNAMIC, 32, 18, 36))]).args[0]
+    conv = Conv2dOp(x, ConstantOp(weight).results[0], None, WindowAttr((3, 3), pads=(1, 1, 1, 1)))
+    choose_for_convolutions([conv], Machine(lanes=8, prices="zen5"))
+    assert conv.kernel is not None
+    assert (conv.kernel.family_at(64) == "dense_outputs") == is_dense
