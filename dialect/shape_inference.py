@@ -74,9 +74,9 @@ def result_shapes(op: Operation, shapes: Mapping[SSAValue, SymbolicShape]) -> li
         case SparseNetworkOp() | ImageNetworkOp():
             return _body_result_shapes(op, shapes)
         case Conv2dOp() | Depthwise2dOp() | Pool2dOp() if is_open(op.x):
-            images, _, length = shapes[op.x]
+            images, _, *rows, length = shapes[op.x]
             results = windows_of(length, op.window.added_to_length, op.window.strides[1], fewest_windows(op))
-            return [(images, Size.known(shape_of(op.result)[1]), results)]
+            return [(images, Size.known(shape_of(op.result)[1]), *rows, results)]
         case ForeignOp():
             return []
         case EdgeListOp():

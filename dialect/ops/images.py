@@ -1,7 +1,7 @@
 """Layers on images: convolutions, pooling, resizing.
 
-Images are [N, C, H, W], or [N, C, W]: of one row each, whose length may be open, as only a call knows it. Their values
-are floats, or codes: integers of eight bits that stand for values, value = scale * (code - zero).
+Images are [N, C, H, W], or [N, C, W]: of one row each. The length of a single row may be open, as only a call knows
+it. Their values are floats, or codes: integers of eight bits that stand for values, value = scale * (code - zero).
 """
 
 from typing import ClassVar, Final, Literal, cast
@@ -73,14 +73,14 @@ def image_shape(value: SSAValue) -> tuple[int, int, int, int]:
 def is_open(value: SSAValue) -> bool:
     """Return whether a value is images of one row whose length only a call knows."""
     shape = shape_of(value)
-    return len(shape) == 3 and shape[1] != DYNAMIC and shape[2] == DYNAMIC
+    return len(shape) in IMAGE_RANKS and shape[-1] == DYNAMIC and shape[1] != DYNAMIC and shape[2:-1] in ((), (1,))
 
 
 def shape_like(x: SSAValue, channels: int, height: int, width: int) -> Shape:
     """Return the shape of images of another size that have the rank of `x`, and are open where it is."""
     samples, *rest = shape_of(x)
     if is_open(x):
-        return samples, channels, DYNAMIC
+        return samples, channels, *rest[1:]
     return (samples, channels, height, width) if len(rest) == 3 else (samples, channels, width)
 
 
@@ -90,7 +90,7 @@ Spread = Literal["tile", "per_feature", "first_column", "one_value"]
 
 def _axes_of(value: SSAValue, prefix: str) -> Axes:
     axes = own_axes(value, prefix)
-    return (*axes[:2], "length") if is_open(value) else axes
+    return (*axes[:-1], "length") if is_open(value) else axes
 
 
 class ImageAxes(HasAxisMap):
@@ -417,7 +417,8 @@ def is_largest_of_pixels(op: Pool2dOp) -> bool:
 def _verify_image(value: SSAValue, window: WindowAttr | None = None) -> None:
     shape = shape_of(value)
     if is_open(value) and window is not None:
-        if window.kernel[0] != 1 or window.kernel[1] > MOST_OPEN_TAPS:
+        one_row = (window.kernel[0], window.strides[0], *window.pads[::2]) == (1, 1, 0, 0)
+        if not one_row or window.kernel[1] > MOST_OPEN_TAPS:
             raise VerifyException(f"expected a window of one row and up to {MOST_OPEN_TAPS} taps, got {window}")
         return
     if not is_image_rank(len(shape)) or DYNAMIC in shape[1:]:

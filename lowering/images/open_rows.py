@@ -50,11 +50,11 @@ class OpenRows:
         held: list[SSAValue] = [*op.body.block.args]
         for each in op.body.block.ops:
             held += each.results
-        values = {value: numbers.setdefault(inner[value][2], len(numbers)) for value in held}
+        values = {value: numbers.setdefault(inner[value][-1], len(numbers)) for value in held}
         windows = [each for each in op.body.block.ops if isinstance(each, WindowOp)]
         strides = {each: each.window.stride[1] for each in windows}
         copies: dict[Operation, int] = {
-            each: numbers.setdefault(windows_of(inner[each.x][2], stride - 1, stride), len(numbers))
+            each: numbers.setdefault(windows_of(inner[each.x][-1], stride - 1, stride), len(numbers))
             for each, stride in strides.items()
         }
         return OpenRows(tile, [*numbers], values, copies)
@@ -71,5 +71,5 @@ def least_lengths(op: ImageNetworkOp, shapes: Mapping[SSAValue, SymbolicShape]) 
         if isinstance(each, WindowOp) and each.window.added_to_length < each.window.stride[1]:
             stride = each.window.stride[1]
             fewest = 1 if fewest_windows(each) else 0 if isinstance(each, Pool2dOp) and stride == 1 else stride
-            found[LeastSize(inner[each.x][2], fewest - each.window.added_to_length)] = None
+            found[LeastSize(inner[each.x][-1], fewest - each.window.added_to_length)] = None
     return [*found]

@@ -96,11 +96,11 @@ def _open_count(op: Operation, values: Sequence[SSAValue], shapes: Mapping[SSAVa
     """
     if not all(map(is_open, values)) or isinstance(op, ConvertOp) or is_on_codes(op):
         return None
-    rows = {shapes[value][0] * row_of(shapes[value][2]) for value in values}
+    rows = {shapes[value][0] * row_of(shapes[value][-1]) for value in values}
     same: Sequence[SSAValue] = values if not isinstance(op, WindowOp) else ()
     if isinstance(op, Conv2dOp) and op.residual is not None:
         same = (op.residual, op.result)
-    is_one = len({shapes[value][2] for value in same}) <= 1
+    is_one = len({shapes[value][-1] for value in same}) <= 1
     return OPEN_IMAGES * next(iter(rows)) if len(rows) == 1 and is_one else None
 
 

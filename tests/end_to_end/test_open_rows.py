@@ -39,6 +39,14 @@ def _chain(net: ImageModel, x: str) -> str:
     return net.conv(net.node("Relu", x), (40, 48, 3), pads=[2, 2], dilations=[2])
 
 
+def _rank_4(net: ImageModel, x: str) -> str:
+    """Images of height 1, as tf2onnx writes rows."""
+    net.tensors["axis"] = np.array([2])
+    x = net.conv(net.node("Unsqueeze", x, "axis"), (40, WIDTH, 1, 5), auto_pad="SAME_UPPER")
+    x = net.node("MaxPool", net.node("Relu", x), kernel_shape=[1, 2], strides=[1, 2])
+    return net.node("Squeeze", net.conv(x, (40, 40, 1, 3), pads=[0, 1, 0, 1], strides=[1, 2]), "axis")
+
+
 def _halves(net: ImageModel, x: str) -> str:
     x = net.node("MaxPool", net.conv(x, (40, WIDTH, 1)), kernel_shape=[2], strides=[2])
     return net.conv(x, (40, 40, 2), strides=[2], pads=[1, 0])
@@ -56,6 +64,7 @@ FORMS: Final[dict[str, Layers]] = {
     "largest": lambda net, x: net.node("MaxPool", net.conv(x, (40, WIDTH, 1)), kernel_shape=[5], pads=[2, 2]),
     "mean": lambda net, x: net.node("AveragePool", net.conv(x, (40, WIDTH, 1)), kernel_shape=[3]),
     "halves": _halves,
+    "height 1": _rank_4,
     "mean of pads": lambda net, x: net.node(
         "AveragePool", net.conv(x, (40, WIDTH, 1)), kernel_shape=[3], pads=[1, 1], count_include_pad=1
     ),

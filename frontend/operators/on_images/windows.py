@@ -164,10 +164,14 @@ def _row_or_image(conversion: Conversion, taps: Sequence[int]) -> SSAValue:
     Raises:
         UnknownImage: it is something else.
     """
-    x, pads = conversion.tensor(0), conversion.text("auto_pad", "NOTSET")
+    x, automatic = conversion.tensor(0), conversion.text("auto_pad", "NOTSET")
     strides = conversion.integer_list("strides") or (1,)
-    is_same = pads in ("NOTSET", "VALID") or strides == (1,)
-    can_be_open = is_same and len(taps) == 1 and 0 < taps[0] <= MOST_OPEN_TAPS
+    is_same = automatic in ("NOTSET", "VALID") or strides[-1] == 1
+    *rows, columns = taps or (0,)
+    # of images of one row a window has one, without pads above and below
+    pads = (conversion.integer_list("pads") or ())[::2] if rows else ()
+    has_one_row = {*rows, *strides[:-1]} <= {1} and not any(pads)
+    can_be_open = is_same and has_one_row and 0 < columns <= MOST_OPEN_TAPS
     return x if is_open(x) and can_be_open and not conversion.integer("ceil_mode", 0) else checked_image(x)
 
 
@@ -207,7 +211,7 @@ def window_of(
     Raises:
         NotCovered: a window has no result, or more taps than there is code for.
     """
-    size = image_shape(x)[3:] if is_open(x) else shape_of(x)[2:]
+    size = image_shape(x)[4 - len(shape_of(x)[2:]) :]
     ones, zeros = (1,) * len(size), (0,) * (2 * len(size))
     strides = conversion.integer_list("strides") or ones
     dilations = conversion.integer_list("dilations") or ones
