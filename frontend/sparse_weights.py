@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from ..sparse.densities import MOSTLY_ZEROS, STORED_SPARSE
+from ..sparse.densities import MOSTLY_ZEROS, STORED_CODES, STORED_SPARSE
 from .reading.weight_graph import FLOATS, Constant, GraphNode, Values, WeightGraph, array_blocks
 
 if TYPE_CHECKING:
@@ -104,7 +104,8 @@ def reason_of_density(graph: WeightGraph) -> str:
     look, most = _Look(graph), None
     for node in graph.nodes:
         share = look.zeros(node, LAYERS)
-        if share is not None and share >= LEAST_ZEROS:
+        least = 1 - STORED_CODES if node.operator in PACKED else LEAST_ZEROS
+        if share is not None and share >= least:
             return ""
         most = max(share or 0.0, most or 0.0) if share is not None else most
     return "no layer is covered" if most is None else all_dense(most)

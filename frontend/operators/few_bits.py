@@ -13,16 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from ...dialect.attributes.few_bits import FewBitsAttr
+from ...dialect.attributes.few_bits import ROUNDED_INPUTS, FewBitsAttr
 from ...dialect.ops.layers import LinearOp
 from ...sparse.csr import CscMatrix
-from ...sparse.densities import STORED_SPARSE
+from ...sparse.densities import STORED_CODES, STORED_SPARSE
 from .conversion import Conversion, Converter, NotCovered
 
 OPERATOR: Final = "MatMulNBits"
 
 SCALES, ZEROS, ORDER, BIAS = 2, 3, 4, 5
 """Inputs behind x and the codes; `ORDER` are groups of inputs that do not lie side by side."""
+
+
+FOUR: Final = 4
 
 
 @dataclass(frozen=True)
@@ -64,12 +67,13 @@ def convert_matmul_nbits(conversion: Conversion) -> Sequence[SSAValue]:
     if bias is None and conversion.has_input(BIAS):
         raise NotCovered("expected a constant bias of float32, got another value")
     density = np.count_nonzero(codes.steps) / max(1, codes.steps.size)
-    if density > STORED_SPARSE and conversion.scope.only_gaining:
+    most = STORED_CODES if codes.bits == FOUR and accuracy == ROUNDED_INPUTS else STORED_SPARSE
+    if density > most and conversion.scope.only_gaining:
         raise NotCovered(
             f"{100 * (1 - density):.0f} % of its quantized values are zeros; the runtime is as fast on so few"
         )
     name = _name(conversion, 1)
-    if density > STORED_SPARSE:
+    if density > most:
         weight = conversion.emit_constant(codes.matrix.to_dense(), name, "floats")
     else:
         attribute = FewBitsAttr(

@@ -23,7 +23,7 @@ from xdsl.ir import SSAValue, Use
 from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
-from ...dialect.ops.constants import ConstantOp, SparseConstantOp
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp, few_bits_of
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp
 from ...sparse.csr import CscMatrix
@@ -38,7 +38,7 @@ WEIGHT_OPERAND: Final = 1
 
 @dataclass(frozen=True)
 class Sparsify(ModulePass):
-    """Store weights below a density as sparse constants, others as dense ones."""
+    """Store weights below a density as sparse constants, others as dense ones; what has few bits stays sparse."""
 
     name = "pebble-sparsify"
 
@@ -62,7 +62,8 @@ class Sparsify(ModulePass):
         constant, weight = value.owner, weight_of(value)
         if weight is None or not isinstance(constant, ConstantOp | SparseConstantOp) or constant.parent is None:
             return
-        sparse = not dense and density(weight) < self.threshold
+        # codes of few bits wait for kernels that read them, however many are zeros
+        sparse = not dense and (few_bits_of(value) is not None or density(weight) < self.threshold)
         if sparse == isinstance(weight, CscMatrix):
             return
         if isinstance(weight, CscMatrix):

@@ -65,10 +65,18 @@ def test_a_dense_one_is_not_written_anew() -> None:
     assert optimized.placement.share == 0
 
 
+@pytest.mark.parametrize(("accuracy", "operator"), [(4, "SparseNetwork_0"), (0, "MatMulNBits")])
+def test_few_zeros_are_enough_where_codes_are_read(accuracy: int, operator: str) -> None:
+    case = FewBits(512, 256, zeros=0.3, accuracy=accuracy)
+    (node,) = redpebble.optimize(case.model).proto.graph.node
+    assert node.op_type == operator
+
+
 @pytest.mark.parametrize(
     "case",
     [
         FewBits(512, 96, zeros=0.9, accuracy=4),
+        FewBits(512, 96, zeros=0.3, accuracy=4),
         FewBits(500, 65, size=64, zeros=0.6, accuracy=4, has_zeros=True, has_bias=True, rank=3),
     ],
     ids=str,
