@@ -25,7 +25,8 @@ SCALES, ZEROS, ORDER, BIAS = 2, 3, 4, 5
 """Inputs behind x and the codes; `ORDER` are groups of inputs that do not lie side by side."""
 
 
-FOUR: Final = 4
+CODE_BITS: Final = 4
+"""Bits of codes that kernels of all CPUs read."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def convert_matmul_nbits(conversion: Conversion) -> Sequence[SSAValue]:
     if bias is None and conversion.has_input(BIAS):
         raise NotCovered("expected a constant bias of float32, got another value")
     density = np.count_nonzero(codes.steps) / max(1, codes.steps.size)
-    most = STORED_CODES if codes.bits == FOUR and accuracy == ROUNDED_INPUTS else STORED_SPARSE
+    most = STORED_CODES if codes.bits == CODE_BITS and accuracy == ROUNDED_INPUTS else STORED_SPARSE
     if density > most and conversion.scope.only_gaining:
         raise NotCovered(
             f"{100 * (1 - density):.0f} % of its quantized values are zeros; the runtime is as fast on so few"
