@@ -25,7 +25,8 @@ def draw(seed: int, folder: Path) -> None:
         # several tokens behind a past are taken of one text alone
         length = 1 if batch > 1 and past else int(rng.integers(1, 70))
         padding = int(rng.integers(0, max(1, past if past else length)))
-        calls.append(Call(batch, length, past, padding if batch > 1 and (past or length > 1) else 0))
+        padded = padding if batch > 1 and (past or length > 1) else 0
+        calls.append(Call(batch, length, past, padded, bool(rng.integers(2))))
     room = room_of(name) if name in WINDOWED else one_of(rng, (None, None, int(rng.integers(1, 40))))
     settings = {"name": name, "weights": int(rng.integers(100)), "calls": calls, "room": room}
     (folder / "steps.json").write_text(json.dumps(settings))
