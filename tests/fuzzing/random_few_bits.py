@@ -1,7 +1,7 @@
 """Random MatMulNBits: any bits, groups, zeros and accuracy, odd sizes, outputs without a weight, NaN and infinities."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +42,8 @@ def draw(seed: int, folder: Path) -> None:
         of_four=one_of(rng, (0, 0, 0, 2)),
         empty=one_of(rng, (0.0, 0.0, 0.5)),
     )
+    if case.bits == 8:  # onnxruntime refuses zeros of floats there
+        case = replace(case, float_zeros=False)
     (folder / "layer.json").write_text(json.dumps(asdict(case)))
     for rows in {one_of(rng, (0, 1, 2, 7, 17)), int(rng.integers(1, 70))}:
         x = rng.standard_normal((rows, case.inputs)) * one_of(rng, (1e-3, 1.0, 1e4))
