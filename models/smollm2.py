@@ -56,10 +56,13 @@ def weights_path() -> Path:
     return Path(str(found[0].locate()))
 
 
-def write_source(folder: Path, layers: int = LAYERS, sparsity: float = 0.0) -> None:
+def write_source(
+    folder: Path, layers: int = LAYERS, sparsity: float = 0.0, changed: Mapping[str, Array] | None = None
+) -> None:
     """Write the first layers as transformers reads them: configuration, float weights, tokenizer.
 
-    The smallest weights of each layer are zero, a share of `sparsity`; the head and the embeddings stay dense.
+    The smallest weights of each layer are zero, a share of `sparsity`; the head and the embeddings stay dense. Weights
+    that are `changed`, by their names in transformers, take the place of the package's.
 
     Raises:
         ValueError: a package is not installed.
@@ -71,6 +74,7 @@ def write_source(folder: Path, layers: int = LAYERS, sparsity: float = 0.0) -> N
     folder.mkdir(parents=True, exist_ok=True)
     config = config_of(facts, layers)
     named = named_weights(arrays, config)
+    named |= {name: array for name, array in (changed or {}).items() if name in named}
     for name, array in named.items():
         if array.ndim == 2 and name.startswith("model.layers."):
             named[name] = array * magnitude_mask(array, sparsity)

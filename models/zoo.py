@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ from .digits_cnn import DigitsCnn
 from .digits_int8 import DigitsInt8
 from .feed_forward import Ffnn, MaskedMlp, ResMlp
 from .graph_network import GraphNetwork
+from .language.sparse_decoder import SmolLm2Half
 from .minilm import MiniLm
 from .radixnet import RadixNet
 from .recipe import ModelRecipe, Recipe, choose, describe, parse_spec
@@ -46,6 +48,7 @@ RECIPES: Final[Mapping[str, type[ModelRecipe]]] = MappingProxyType(
         **SENTENCE_ENCODERS,
         "radixnet": RadixNet,
         "resmlp": ResMlp,
+        "smollm2_50": SmolLm2Half,
         "structured": Structured,
     }
 )
@@ -62,11 +65,28 @@ def build(spec: str, *, seed: int = 0) -> ir.Model:
     Raises:
         ValueError: unknown name, parameter or value, or the recipe needs an extra that is not installed.
     """
+    return _chosen(spec).build(np.random.default_rng(seed))
+
+
+def write_folder(spec: str, folder: Path) -> bool:
+    """Write a language model as a folder of onnxruntime-genai; False for a model that is one file.
+
+    Raises:
+        ValueError: see `build`.
+    """
+    recipe = _chosen(spec)
+    if not isinstance(recipe, SmolLm2Half):
+        return False
+    recipe.write_folder(folder)
+    return True
+
+
+def _chosen(spec: str) -> ModelRecipe:
     name, parameters = parse_spec(spec)
     recipe = RECIPES.get(name)
     if recipe is None:
         raise ValueError(f"model of the zoo: expected one of {', '.join(RECIPES)}, got {name!r}")
-    return choose(name, recipe, parameters).build(np.random.default_rng(seed))
+    return choose(name, recipe, parameters)
 
 
 def save(model: ir.Model, path: str | os.PathLike[str], *, external_data: bool | None = None) -> None:

@@ -40,7 +40,8 @@ def write_zoo_model(spec: str, output: Path | None, seed: int, report: Path | No
         raise ValueError("zoo needs OUT.onnx, where the model goes")
     output = output or Path(os.devnull)  # of a model that is not there
     with working(f"building {spec} of the zoo"):
-        zoo.save(zoo.build(spec, seed=seed), output)
+        if output.suffix == ".onnx" or not zoo.write_folder(spec, output):
+            zoo.save(zoo.build(spec, seed=seed), output)
     _report(report, [recipe for recipe in zoo.list_recipes() if recipe.name == name])
 
 

@@ -7,6 +7,9 @@ import numpy as np
 
 from redpebble.models.language import texts
 from redpebble.models.language.base_weights import floats_of, planes_of
+from redpebble.models.language.sparse_decoder import WEIGHTS
+from redpebble.models.language.stored import leader_of, read
+from redpebble.models.smollm2 import LAYERS
 
 
 def test_blocks_of_four_and_eight_bits_become_floats() -> None:
@@ -52,3 +55,15 @@ def test_docstrings_are_held_out_file_by_file() -> None:
     found = texts.docstrings()
     assert len(found) > 50
     assert any("Utility functions for copying and archiving files" in one for one in found)
+
+
+def test_the_stored_model_has_a_difference_for_each_layer() -> None:
+    found = read((WEIGHTS / "smollm2_50.npz.xz").read_bytes())
+    layers = [name for name in found.arrays if name.endswith(".left")]
+    assert (len(layers), found.density, found.is_of_four) == (7 * LAYERS, 0.5, False)
+    for name in layers:
+        place = name.removesuffix(".left")
+        rank = found.arrays[name].shape[1]
+        inputs = len(found.arrays[f"{leader_of(place)}.squares"])
+        assert found.arrays[f"{place}.right"].shape == (rank, inputs)
+        assert found.arrays[f"{place}.gain"].shape == (len(found.arrays[name]),)
