@@ -34,7 +34,7 @@ class _SparseDecoder:
         del rng
         with tempfile.TemporaryDirectory() as scratch:
             self.write_folder(Path(scratch))
-            model = onnx_ir.load(Path(scratch) / "model.onnx")
+            model = onnx_ir.load(Path(scratch) / "model.onnx")  # pyright: ignore[reportUnknownMemberType]
             for value in model.graph.initializers.values():
                 if value.const_value is not None:
                     value.const_value = onnx_ir.tensor(value.const_value.numpy().copy(), name=value.name)
