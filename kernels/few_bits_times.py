@@ -1,7 +1,8 @@
 """Predicted time of a MatMulNBits in onnxruntime, which a sparse layer of few bits has to beat.
 
-Measured with groups of 32 inputs: on Zen 1 for vectors of 8 floats, where all takes 3.5 times as long as by the prices
-of Zen 5, and on Zen 5 for vectors of 16, on layers of 2048 to 4096 inputs and outputs. What is given are lower ends.
+Measured with groups of 32 inputs, on layers of 2048 to 4096 inputs and outputs: for vectors of 8 floats on Zen 1, where
+all takes 3.5 times as long as by the prices of Zen 5; for vectors of 16 on Zen 5, and with rounded inputs on a Xeon
+(Emerald Rapids), where many rows take three times as long. What is given are lower ends.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,12 +39,17 @@ WEIGHT_NS: Final[Mapping[tuple[int, bool], tuple[float, ...]]] = {
 
 Weights of eight bits take at least as long."""
 
+XEON_NS: Final = (0.03, 0.037, 0.07, 0.155, 3.0)
+"""The same of rounded inputs and vectors of 16 floats on machines that have not the prices of Zen 5."""
+
 
 def runtime_times(
     weight: FewBits, inputs: int, outputs: int, counts: Iterable[int], machine: Machine, other_bytes: float = 0.0
 ) -> dict[int, float]:
     """Return the microseconds of a layer in onnxruntime on some numbers of rows, beside so many bytes of others."""
     prices = WEIGHT_NS[max(8, machine.lanes), weight.rounds_inputs]
+    if machine.lanes > 8 and weight.rounds_inputs and machine.prices != "zen5":
+        prices = XEON_NS
     read = weight.bytes(inputs, outputs)
     far = machine.memory_ns(read, read + other_bytes)
     times = dict[int, float]()

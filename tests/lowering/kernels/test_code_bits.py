@@ -2,17 +2,23 @@
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.dialect.attributes.activations import ActivationAttr
+from redpebble.dialect.ops.layers import LinearOp
+from redpebble.driver.compiler import optimized
 from redpebble.kernels.family import LayerWeights
 from redpebble.kernels.formats import code_bytes
 from redpebble.kernels.formats.code_bits import FAMILY, pack
 from redpebble.kernels.formats.code_slots import PASS_ROWS
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates
+from redpebble.kernels.prices import STREAMS
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
+from redpebble.options import Options
+from redpebble.tuning.measure_kernels import Tuning
 from tests.support.few_bits import FewBits
 from tests.support.few_bits_layers import CASES, constant_of, layer, rounded_product, weights_of
 from tests.support.lowering_modules import object_of
@@ -82,6 +88,21 @@ def test_only_cpus_with_the_instructions_run_it() -> None:
     assert code_bytes.FAMILY.name in candidates(bytes_known, 1, Machine(places_bytes=True))
     assert PLACES_BYTES.places_bytes
     assert not CpuTarget.zen4().places_bytes
+
+
+@pytest.mark.parametrize("zeros", [0.5, 0.8])
+def test_a_xeon_takes_layers_of_half_zeros_at_any_number_of_rows(zeros: float) -> None:
+    l3_ns, dram_ns = STREAMS["cascade_lake"]
+    xeon = Machine(16, l3_ns=l3_ns, dram_ns=dram_ns, prices="cascade_lake", places_bytes=True)
+    tuning = Tuning(PLACES_BYTES, xeon, None, seconds=0.0, recalls=False)
+    chosen = list[str]()
+
+    def look(_: str, module: ModuleOp) -> None:
+        chosen.extend(str(op.kernel) for op in module.walk() if isinstance(op, LinearOp))
+
+    optimized(FewBits(2048, 512, zeros=zeros, accuracy=4).model, Options("optimize", tuning=tuning), look)
+    (kernel,) = chosen
+    assert kernel.startswith("#pebble.kernel<code_bits, ")
 
 
 def test_code_for_these_cpus_is_made() -> None:
