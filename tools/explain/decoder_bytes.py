@@ -24,6 +24,7 @@ from ...kernels.work import Layer
 from ...runtime.jit import host_target
 from ...runtime.store.cache import default_folder
 from ...sparse.csr import stored_bytes
+from ...sparse.densities import STORED_CODES
 from ...tuning.calibration import STREAM, STREAM_SECONDS, cpu_model, stream_times
 from ...tuning.kernel_timing import KernelClock
 from ...tuning.machines import measured_before, of_this_cpu, with_stream_times
@@ -35,9 +36,6 @@ from .page.markup import byte_text
 
 CONTEXTS: Final = (128, 1024)
 """Places before a token, and tokens of a prompt."""
-
-SPARSE_FROM: Final = 0.38
-"""Share of zeros from which codes of four bits have a kernel of ours."""
 
 
 class Part(NamedTuple):
@@ -104,7 +102,7 @@ def _of_codes(node: ir.Node, name: str) -> Part:
     nonzeros = int(counts.sum())
     takes = bits == 4 and node.attributes.get_int("accuracy_level", 0) == ROUNDED_INPUTS
     kernel = dense
-    if takes and nonzeros <= (1 - SPARSE_FROM) * size:
+    if takes and nonzeros <= STORED_CODES * size:
         kernel = code_slots.work(Layer(inputs, counts), ANY_TILE).stream_bytes
     least = nonzeros * bits / 8 + places_bytes(size, nonzeros) + scales
     return Part(name, size, nonzeros, dense, kernel, min(dense, least))
