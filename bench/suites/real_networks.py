@@ -251,7 +251,7 @@ def picture(rows: Sequence[Measured]) -> Figure:
     axes.axvline(1.0, color="#777777", lw=1, ls="--")
     axes.set_yticks(range(len(titles)), titles)
     axes.set_xlabel(f"times as fast as onnxruntime, {100 * rows[0].sparsity:.0f} % zeros")
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=len(BATCHES), borderaxespad=0.2)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=len(BATCHES))
     return figure
 
 

@@ -32,7 +32,7 @@ FOUR: Final = 4
 
 Bytes = NDArray[np.uint8]
 
-Steps = NDArray[np.int8] | NDArray[np.int16]
+Steps = NDArray[np.int8 | np.int16]
 
 
 class PackedBits(NamedTuple):

@@ -136,13 +136,17 @@ def test_a_command_line_that_makes_no_sense_is_refused_in_one_line(
     assert refused(line.split(), monkeypatch, capsys).startswith(f"error: {LINES[line]}")
 
 
+TAKE_FOLDERS = ("optimize", "bench", "explain")
+"""Commands that take folders of onnxruntime-genai, too."""
+
+
 @pytest.mark.parametrize("command", MODEL_COMMANDS)
 def test_what_is_no_model_is_refused_by_every_command_in_one_line(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, message in BROKEN.items():
         # a folder may be one of onnxruntime-genai
-        without = " without genai_config.json" * (command == "optimize" and message.endswith("is a directory"))
+        without = " without genai_config.json" * (command in TAKE_FOLDERS and message.endswith("is a directory"))
         expected = f"error: {message}{without}"
         assert refused([command, name, *MODEL_COMMANDS[command]], monkeypatch, capsys) == expected
 
