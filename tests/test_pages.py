@@ -10,6 +10,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -182,6 +183,16 @@ def test_links_lead_to_files() -> None:
             # the site holds docs/ alone, and its pages of the reference are made when it is built
             assert page.name == "README.md" or not target.startswith(".."), f"{page.name}: {target}"
             assert (page.parent / target).exists() or target.startswith("reference/"), f"{page.name}: {target}"
+
+
+def test_the_navigation_of_the_site_has_every_page_and_no_empty_group() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2].splitlines()
+    entries = [re.fullmatch(r"( +)- ([^:]+): ?(\S*)", line) for line in nav]
+    assert all(entries)
+    found = [entry.groups() for entry in entries if entry]
+    assert {page.name for page in PAGES if page.parent.name == "docs"} <= {target for _, _, target in found}
+    for (indent, title, target), (following, _, _) in pairwise([*found, ("", "", "")]):
+        assert bool(target) == (len(following) <= len(indent)), title
 
 
 def test_every_operator_of_the_frontend_is_said_to_be_covered() -> None:

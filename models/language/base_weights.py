@@ -12,7 +12,6 @@ import json
 import lzma
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..sentences.archive import CODER
-from ..smollm2 import LAYERS, config_of, facts_of, named_weights, read_package, tokenizer_files, weights_path
+from ..smollm2 import (
+    LAYERS,
+    config_of,
+    facts_of,
+    module_of_extra,
+    named_weights,
+    read_package,
+    tokenizer_files,
+    weights_path,
+)
 
 PARTS: Final = 4
 """Files, which are compressed and read side by side."""
@@ -56,7 +64,7 @@ def write_base(folder: Path) -> None:
     Raises:
         ValueError: the package is not installed.
     """
-    reader = import_module("gguf").GGUFReader(weights_path())
+    reader = module_of_extra("gguf").GGUFReader(weights_path())
     folder.mkdir(parents=True, exist_ok=True)
     facts = {name: value for name, value in facts_of(reader).items() if not isinstance(value, list)}
     (folder / "facts.json").write_text(json.dumps(facts))

@@ -1,15 +1,17 @@
 """Texts and the base of SmolLM2: what is trained on, and weights as they are stored."""
 
 import gzip
+import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from redpebble.models.language import texts
 from redpebble.models.language.base_weights import floats_of, planes_of
 from redpebble.models.language.sparse_decoder import WEIGHTS
 from redpebble.models.language.stored import leader_of, read
-from redpebble.models.smollm2 import LAYERS
+from redpebble.models.smollm2 import LAYERS, module_of_extra
 
 
 def test_blocks_of_four_and_eight_bits_become_floats() -> None:
@@ -67,3 +69,9 @@ def test_the_stored_model_has_a_difference_for_each_layer() -> None:
         inputs = len(found.arrays[f"{leader_of(place)}.squares"])
         assert found.arrays[f"{place}.right"].shape == (rank, inputs)
         assert found.arrays[f"{place}.gain"].shape == (len(found.arrays[name]),)
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(ValueError, match="SmolLM2 needs the package gguf: make zoo-extra"):
+        module_of_extra("gguf")
