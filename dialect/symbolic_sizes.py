@@ -1,7 +1,7 @@
 """Sizes that only a call knows: every dimension of every value as a product of the inputs' symbolic sizes.
 
 A size is a monomial such as `4*batch*sequence`, as reshapes multiply and divide sizes. Where values of unknown sizes
-are joined, their sum is a symbol of its own, whose name says what was added; so is the number of windows of a row.
+are joined, their sum is a symbol of its own, whose name lists the addends. The number of windows of a row is one, too.
 """
 
 import json
@@ -170,7 +170,7 @@ def row_of(size: Size) -> Size:
 
 
 def computed_of(name: str) -> list[str]:
-    """Return a symbol that stands for what is computed of others, behind those of them that are so, too; else none."""
+    """Return a symbol that is computed from other sizes, after the computed symbols that it reads; else none."""
     windows = Windows.of(name)
     if windows is not None:
         return [*computed_of(windows.size), name]

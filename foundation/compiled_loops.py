@@ -32,7 +32,7 @@ class _DeferredLoop(Generic[Parameters, Result]):
 
     @cached_property
     def compiled(self) -> Callable[Parameters, Result]:
-        """The loop as numba has it, and so are those that it calls: their names in its module stand for these then."""
+        """The loop as numba compiles it; loops that it calls are compiled, too, and take their names there."""
         from .kept_loops import compiled
 
         names = self._function.__globals__

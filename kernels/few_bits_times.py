@@ -39,17 +39,15 @@ WEIGHT_NS: Final[Mapping[tuple[int, bool], tuple[float, ...]]] = {
 
 Weights of eight bits take at least as long."""
 
-XEON_NS: Final = (0.03, 0.037, 0.07, 0.155, 3.0)
-"""The same of rounded inputs and vectors of 16 floats on machines that have not the prices of Zen 5."""
+ELSEWHERE_NS: Final = {**WEIGHT_NS, (16, True): (0.03, 0.037, 0.07, 0.155, 3.0)}
+"""The same on machines that have not the prices of Zen 5."""
 
 
 def runtime_times(
     weight: FewBits, inputs: int, outputs: int, counts: Iterable[int], machine: Machine, other_bytes: float = 0.0
 ) -> dict[int, float]:
     """Return the microseconds of a layer in onnxruntime on some numbers of rows, beside so many bytes of others."""
-    prices = WEIGHT_NS[max(8, machine.lanes), weight.rounds_inputs]
-    if machine.lanes > 8 and weight.rounds_inputs and machine.prices != "zen5":
-        prices = XEON_NS
+    prices = (WEIGHT_NS if machine.prices == "zen5" else ELSEWHERE_NS)[max(8, machine.lanes), weight.rounds_inputs]
     read = weight.bytes(inputs, outputs)
     far = machine.memory_ns(read, read + other_bytes)
     times = dict[int, float]()

@@ -15,7 +15,7 @@ IMAGE_TILES: Final = (16, 32, 48, PIXELS)
 """Pixels of a tile of a small image, which would leave much of a wide one empty."""
 
 OPEN_TILES: Final = (IMAGE_TILES[0], PIXELS)
-"""Pixels of the tiles of images of one row whose length only a call knows, of which it takes those that suit it."""
+"""Pixels of a tile of an image of one row, where the length is known at the call, which takes the one that suits."""
 
 BYTE_ROWS: Final = 64
 """Rows of a tile of codes, or fewer: what they read of a layer is read once for all of them."""

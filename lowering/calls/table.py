@@ -80,7 +80,7 @@ class Header(Struct):
     inputs = number()
     outputs = number()
     symbols = number()
-    """Number of sizes that the inputs' shapes give, and of those that are computed of them."""
+    """Number of sizes that the inputs' shapes give, together with the sizes that are computed from these."""
     expressions = number()
     equals = number()
     """Number of pairs of expressions that must be equal."""

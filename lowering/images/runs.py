@@ -7,8 +7,9 @@ base + 2 l for every second pixel of a row, or at base + l / 2 for pixels that a
     pixels       4 6 8 10 12 14 - 68       70 72 ...
     runs         4 + 2 l in lanes 0 to 5, a pad, 54 + 2 l in lane 7 (of the next row, or the next tile)
 
-A run that is a whole vector is written; others are chosen lane by lane, the first beside what to fill with, the next
-ones beside what is there. Vectors of many runs, or whose runs would reach out of the source, are gathered.
+A run that is a whole vector is written. Shorter runs are selected lane by lane: the first is merged with the filling
+value, each further one with the lanes already chosen. A vector of many runs is gathered, and so is one with a run that
+would read outside the source.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,7 +61,7 @@ class Steps(NamedTuple):
 
     @staticmethod
     def down_by(stride: int) -> "Steps":
-        """Return the steps to the pixels of a stride; those that are too far apart are loaded one by one."""
+        """Return the steps to the pixels of a stride; pixels that are too far apart are loaded one by one."""
         return Steps(stride if stride <= MOST_STEPS else 1)
 
     @staticmethod

@@ -36,7 +36,7 @@ from .kernel_form import LinearForm, activated, activation_key
 from .lookup_rows import apart_of
 
 AHEAD: Final = 4096
-"""Bytes from codes to those that are fetched meanwhile."""
+"""Distance in bytes between the codes that are read and the codes that are fetched ahead."""
 
 ACCUMULATORS: Final = 2
 """Sums of a row for each output where there are few rows: chunks of even numbers, and of odd ones."""

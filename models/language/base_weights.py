@@ -7,17 +7,17 @@ reader of GGUF.
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import lzma
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compressed_arrays import arrays_of, compressed_arrays
 from ..sentences.archive import CODER
 from ..smollm2 import (
     LAYERS,
@@ -78,14 +78,8 @@ def write_base(folder: Path) -> None:
         else:
             least |= {f"{tensor.name}|{name}": one for name, one in planes_of(np.array(tensor.data), kind).items()}
     with ThreadPoolExecutor(2) as threads:
-        for index, data in enumerate(threads.map(_compressed, parts)):
+        for index, data in enumerate(threads.map(partial(compressed_arrays, filters=CODER), parts)):
             (folder / f"base-{index}.npz.xz").write_bytes(data)
-
-
-def _compressed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    return lzma.compress(buffer.getvalue(), filters=CODER)
 
 
 def read_base(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -108,8 +102,7 @@ def read_base(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    with np.load(io.BytesIO(lzma.decompress(path.read_bytes()))) as archive:
-        return {name: archive[name] for name in archive.files}
+    return arrays_of(path.read_bytes())
 
 
 def base_of(folder: Path | None, layers: int = LAYERS) -> tuple[dict[str, Any], dict[str, Array]]:

@@ -7,8 +7,6 @@ outputs, and the gains of normalizations. Masks are the same on each machine: pr
 
 from __future__ import annotations
 
-import io
-import lzma
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -17,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compressed_arrays import arrays_of, compressed_arrays
 from ..sentences.archive import CODER
 
 Array = NDArray[np.float32]
@@ -66,16 +65,13 @@ def mask_of(weight: Array, squares: Array, density: float, *, is_of_four: bool) 
 
 def pack(stored: Stored) -> bytes:
     """The bytes of a file."""
-    buffer = io.BytesIO()
     facts = np.array([stored.density, stored.is_of_four, stored.gain_step])
-    np.savez(buffer, allow_pickle=False, facts=facts, **stored.arrays)
-    return lzma.compress(buffer.getvalue(), filters=CODER)
+    return compressed_arrays({"facts": facts, **stored.arrays}, filters=CODER)
 
 
 def read(data: bytes) -> Stored:
     """Return the archive of a file."""
-    with np.load(io.BytesIO(lzma.decompress(data))) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+    arrays = arrays_of(data)
     density, is_of_four, gain_step = map(float, arrays.pop("facts"))
     return Stored(density, bool(is_of_four), gain_step, arrays)
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import gzip
-import io
 import json
-import lzma
 import random
 import re
 import sysconfig
@@ -23,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compressed_arrays import compressed_arrays
 from ..sentences.sources import documents, fetch, read
 from ..smollm2 import tokenizer_files
 
@@ -219,9 +218,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, ids in training(chosen.folder, tokens):
         arrays[f"train_{name}"] = ids
         print(f"{name}: {len(ids)} tokens", flush=True)
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    chosen.output.write_bytes(lzma.compress(buffer.getvalue(), preset=6))
+    chosen.output.write_bytes(compressed_arrays(arrays, preset=6))
     total = sum(len(ids) for name, ids in arrays.items() if name.startswith("train_"))
     print(f"{chosen.output}: {total} tokens, {chosen.output.stat().st_size / 1e6:.1f} MB", flush=True)
 

@@ -7,13 +7,14 @@ takes 6 to 7 bits for one.
 
 from __future__ import annotations
 
-import io
 import lzma
 from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..compressed_arrays import arrays_of, compressed_arrays
 
 STEP: Final = 1 / 16
 """Share of the root mean square of an output's nonzeros."""
@@ -54,15 +55,12 @@ def without_zeros(matrices: Mapping[str, NDArray[np.float32]], vectors: Arrays, 
 
 def compressed(layers: int, arrays: Arrays) -> bytes:
     """The bytes of a file."""
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, layers=np.array(layers), **arrays)
-    return lzma.compress(buffer.getvalue(), filters=CODER)
+    return compressed_arrays({"layers": np.array(layers), **arrays}, filters=CODER)
 
 
 def read(data: bytes) -> list[dict[str, NDArray[np.float32]]]:
     """For each layer, name in the layer -> array: `qkv.weight` [3 width, width], `qkv.bias`, ... `norm2.bias`."""
-    with np.load(io.BytesIO(lzma.decompress(data))) as archive:
-        arrays: Arrays = {name: archive[name] for name in archive.files}
+    arrays = arrays_of(data)
     layers: list[dict[str, NDArray[np.float32]]] = [{} for _ in range(int(arrays.pop("layers")))]
     parts = ("step", "codes", "kept", "half")
     for key in dict.fromkeys(key.rpartition(".")[0] if key.endswith(parts) else key for key in arrays):

@@ -8,8 +8,6 @@ Same packages, same bytes.
 from __future__ import annotations
 
 import argparse
-import io
-import lzma
 import random
 import re
 from collections.abc import Iterable, Sequence
@@ -20,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ..compressed_arrays import compressed_arrays
 from .sources import HELD_OUT, MANUALS, MOST_OF, TRAINING, fetch, headwords, manual_sections, paragraphs, read
 
 LONGEST: Final = 48
@@ -250,9 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ):
         arrays[name], arrays[f"{name}_lengths"] = tokens(texts, longest)
         print(f"{name}: {len(texts)} texts, {len(arrays[name])} tokens", flush=True)
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    chosen.output.write_bytes(lzma.compress(buffer.getvalue(), preset=6))
+    chosen.output.write_bytes(compressed_arrays(arrays, preset=6))
     print(f"{chosen.output}: {chosen.output.stat().st_size / 1e6:.1f} MB", flush=True)
 
 

@@ -8,8 +8,6 @@ planes apart, and only the words that the corpus uses.
 
 from __future__ import annotations
 
-import io
-import lzma
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from ..compressed_arrays import arrays_of, compressed_arrays
 from .archive import THEIR_NAMES
 
 HEADS: Final = 12
@@ -129,19 +128,16 @@ def write_base(path: Path, used: np.ndarray) -> None:
             arrays[name] = np.moveaxis(half.view(np.uint8).reshape(*values.shape, 2), -1, 0)
         else:
             arrays[name] = values
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **{k: np.ascontiguousarray(v) for k, v in arrays.items()})
-    path.write_bytes(lzma.compress(buffer.getvalue(), preset=2))
+    path.write_bytes(compressed_arrays({k: np.ascontiguousarray(v) for k, v in arrays.items()}, preset=2))
 
 
 def read_base(path: Path) -> dict[str, np.ndarray]:
     """The base that `write_base` wrote, float32."""
     weights: dict[str, np.ndarray] = {}
-    with np.load(io.BytesIO(lzma.decompress(path.read_bytes()))) as archive:
-        for name in archive.files:
-            values = archive[name]
-            if values.dtype == np.uint8:
-                planes = np.ascontiguousarray(np.moveaxis(values, 0, -1))
-                values = planes.view(np.float16)[..., 0].astype(np.float32)
-            weights[name] = values
+    for name, stored in arrays_of(path.read_bytes()).items():
+        values = stored
+        if values.dtype == np.uint8:
+            planes = np.ascontiguousarray(np.moveaxis(values, 0, -1))
+            values = planes.view(np.float16)[..., 0].astype(np.float32)
+        weights[name] = values
     return weights

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import io
-import lzma
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from ..compressed_arrays import arrays_of
 from .encoder import write_base
 
 
@@ -19,8 +18,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("corpus", type=Path)
     parser.add_argument("base", type=Path)
     chosen = parser.parse_args(arguments)
-    with np.load(io.BytesIO(lzma.decompress(chosen.corpus.read_bytes()))) as archive:
-        used = [np.unique(archive[n]) for n in archive.files if not n.endswith("_lengths")]
+    corpus = arrays_of(chosen.corpus.read_bytes())
+    used = [np.unique(ids) for name, ids in corpus.items() if not name.endswith("_lengths")]
     words = np.unique(np.concatenate(used))
     write_base(chosen.base, words)
     print(f"{chosen.base}: {len(words)} words, {chosen.base.stat().st_size / 1e6:.1f} MB")

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import copy
-import io
 import json
-import lzma
 import os
 import time
 import traceback
@@ -33,6 +31,7 @@ import torch  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+from ...models.compressed_arrays import arrays_of  # noqa: E402
 from ...models.language import stored  # noqa: E402
 from ...models.language.base_weights import base_of  # noqa: E402
 from ...models.language.llama import Llama  # noqa: E402
@@ -101,8 +100,7 @@ class Data:
     """Token windows on the device."""
 
     def __init__(self, path: Path, device: torch.device, limit: int) -> None:
-        with np.load(io.BytesIO(lzma.decompress(path.read_bytes()))) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        arrays = arrays_of(path.read_bytes())
         train = np.concatenate([ids for name, ids in arrays.items() if name.startswith("train_")])
         windows = _windows(train)[np.random.default_rng(5).permutation(len(train) // LENGTH)]
         windows = windows[:limit] if limit else windows

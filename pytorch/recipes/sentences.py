@@ -13,9 +13,7 @@ is cut loses one model at most.
 from __future__ import annotations
 
 import argparse
-import io
 import json
-import lzma
 import os
 import time
 import traceback
@@ -32,6 +30,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
+from ...models.compressed_arrays import arrays_of  # noqa: E402
 from ...models.sentences.encoder import Encoder, pooled, read_base  # noqa: E402
 from ...models.sentences.quality import Texts, agreement, embed, measured  # noqa: E402
 from ...models.sentences.stored import pack, sparsity, unpack  # noqa: E402
@@ -156,8 +155,7 @@ def padded(ids: np.ndarray, lengths: np.ndarray, device: torch.device) -> Texts:
 
 def load(corpus: Path, teacher: Encoder, device: torch.device, limit: int) -> Data:
     """Read the corpus and let the teacher embed it."""
-    with np.load(io.BytesIO(lzma.decompress(corpus.read_bytes()))) as archive:
-        arrays = {n: archive[n] for n in archive.files}
+    arrays = arrays_of(corpus.read_bytes())
     say("corpus read")
     tests = {
         n.removeprefix("test_"): padded(arrays[n], arrays[f"{n}_lengths"], device)
