@@ -22,15 +22,31 @@ from .kept_files import make_room, note_use
 DEPENDENCIES = ("llvmlite", "numpy", "onnx-ir", "xdsl")
 """Packages whose version can change what the compiler makes of a model."""
 
+LOADED: Final = time.time_ns()
+"""When this process loaded the first of the compiler's modules, about."""
+
 
 @cache
 def compiler_fingerprint() -> bytes:
-    """Return a digest of the compiler: its sources, the versions of what it builds on, and Python's."""
+    """Return a digest of the compiler: its sources, the versions of what it builds on, and Python's.
+
+    A process whose sources were replaced after it had loaded some of them, as an upgrade does, shares nothing: code
+    that other processes made of the new sources would read tables of the old ones.
+    """
     digest = hashlib.sha256(sys.version.encode())
     for name in DEPENDENCIES:
         digest.update(f"{name}={version(name)};".encode())
-    digest.update(source_digest(source_files(), default_folder()))
+    files = source_files()
+    digest.update(source_digest(files, default_folder()))
+    if changed_since(files, LOADED):
+        LOG.warning("redpebble was replaced while this process runs: expected a restart, the cache is not shared")
+        digest.update(os.urandom(32))
     return digest.digest()
+
+
+def changed_since(files: Mapping[str, str], begun: int) -> bool:
+    """Return whether a file was written or replaced after a time, in ns."""
+    return any(os.stat(path).st_ctime_ns > begun for path in files.values())
 
 
 def cache_key(model_digest: bytes, target: CpuTarget, options: str) -> str:
