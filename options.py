@@ -40,6 +40,8 @@ class Options:
     drop_dead_rows: bool = False
     skip_passes: tuple[str, ...] = ()
     """Names of passes to leave out; `redpebble.pipeline` says which can be."""
+    kernels: tuple[tuple[str, str], ...] = ()
+    """Kernels that a person wants: name of a layer, families by width as reports show them."""
     reorder_seconds: float = 0.0
     schedule_seconds: float = 0.0
     is_node: bool = False

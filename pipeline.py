@@ -167,7 +167,9 @@ PIPELINE: Final[tuple[Stage, ...]] = (
         "choose",
         (
             lambda options: MeasureKernels(options.tuning) if options.tuning and options.tuning.recalls else None,
-            lambda options: ChooseKernels.on(options.machine),  # by what was measured, or else predicted
+            lambda options: ChooseKernels.on(
+                options.machine, options.kernels
+            ),  # by what was measured, or else predicted
             lambda options: ChooseQuantizedKernels.on(options.machine),
             AnnotateIoBounds(),  # for reports
         ),
@@ -292,9 +294,13 @@ def check_skipped(options: Options) -> None:
     Raises:
         ValueError: one does not, or it cannot.
     """
+    check_known("pass", options.skip_passes, skippable(options))
+
+
+def skippable(options: Options) -> list[str]:
+    """Return the names of the passes without which the goal can be reached."""
     free = [stage for stage in stages_of(options.goal) if options.goal not in stage.needed_for]
-    accepted = {one.name for stage in free for one in _passes(stage, options)}
-    check_known("pass", options.skip_passes, sorted(accepted))
+    return sorted({one.name for stage in free for one in _passes(stage, options)})
 
 
 def check_known(kind: str, names: Iterable[str], accepted: Sequence[str]) -> None:

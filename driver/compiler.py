@@ -23,6 +23,7 @@ from ..export.export_model import exported
 from ..export.save_model import model_bytes, save_model
 from ..export.sparse_networks.node_and_function import network_obstacle
 from ..export.tied_weights import tie_weights
+from ..foundation.choices import Choices
 from ..foundation.garbage_collection import rare_collections
 from ..foundation.log import LOG
 from ..foundation.threads import usable_threads
@@ -35,7 +36,7 @@ from ..lowering.cpu_target import CpuTarget
 from ..options import Options, Precision
 from ..passes.kernels.round_layers import ROUNDED
 from ..passes.rewriting.network_module import network_module
-from ..pipeline import check_skipped, run_stages
+from ..pipeline import check_skipped, run_stages, skippable
 from ..runtime.code_memory import code_memory
 from ..runtime.jit import host_target
 from ..runtime.memory import return_free_memory
@@ -69,6 +70,7 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
     reorder_seconds: float = 0.0,
     schedule_seconds: float = 0.0,
     sizes: Mapping[str, int] | None = None,
+    choices: str | os.PathLike[str] | Choices | None = None,
 ) -> Network:
     """Return native code for a model; a model compiled before comes from `cache`, a folder (True: the user's).
 
@@ -86,11 +88,15 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
     `reorder_seconds` the order is annealed for about so long, to the same one: single rows gain most.
     Likewise `schedule_seconds` anneal which layers run together where they leave the cache, and in tiles of which size.
 
+    `choices` is a file of `redpebble explain --serve`: passes to leave out, and kernels of layers.
+
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
+        OSError: `choices` cannot be read.
+        PassFailedException: a layer cannot have its kernel of `choices` on this CPU.
         ValueError: `threads` is less than 1, `reorder_seconds` or `schedule_seconds` less than 0, a pass to be skipped
             does not exist, `target` is none, or `tune` is for one that this machine cannot run; or no size of an image
-            is called as in `sizes`.
+            is called as in `sizes`, or no layer as in `choices`.
     """
     options = Options(
         threads=threads,
@@ -99,6 +105,7 @@ def compile(  # noqa: A001 - the name users expect, as in re.compile
         reorder_seconds=reorder_seconds,
         schedule_seconds=schedule_seconds,
     )
+    options = with_choices(options, Choices.read(choices))
     if threads > usable_threads():
         warnings.warn(f"threads is {threads}, and this process may use {usable_threads()} CPUs", stacklevel=2)
 
@@ -124,7 +131,7 @@ def native_code(
     Raises:
         ModelError: the model is unreadable, or something in it is not covered.
         ValueError: a pass to be skipped does not exist, `target` is none, or `tune` is for one that this machine cannot
-            run.
+            run, or no layer has a name of `options.kernels`.
     """
     options, folder = options or Options(), cache_folder(cache)
     check_skipped(options)
@@ -146,6 +153,7 @@ def native_code(
             known = on_machine(options, target, folder, tune=tune) if tune else tuned
             store(folder, cache_key(digest, cpu, f"{options} tune={tune} {known.machine}"), artefact)
         return_free_memory()
+    Choices(kernels=options.kernels).check_names({layer.name for layer in artefact.program.report})
     return artefact
 
 
@@ -276,6 +284,7 @@ def optimize(
     samples: Mapping[str, NDArray[Any]] | None = None,
     sizes: Mapping[str, int] | None = None,
     precision: Precision | None = None,
+    choices: str | os.PathLike[str] | Choices | None = None,
 ) -> Optimized:
     """Return the model after the passes that any runtime gains from; what is not covered stays as it is.
 
@@ -286,19 +295,34 @@ def optimize(
     With `samples` of its inputs, [samples, ...] each, sparse layers compute with integers of eight bits afterwards, if
     their results change little by it; `Optimized.quantized` says how many, and what the model's results change by. With
     the `precision` "bf16" they round inputs and weights to bfloat16 where this CPU gains by it, and samples, if any,
-    only tell what results change by.
+    only tell what results change by. `choices` is a file of `redpebble explain --serve`: the kernels in it go into the
+    file of the result, and of the passes in it those are left out that run here.
 
     Raises:
+        OSError: `choices` cannot be read.
+        PassFailedException: a layer cannot have its kernel of `choices` on this CPU.
         ModelError: the model is unreadable, or, for the target `portable`, of versions that are not covered.
         ValueError: a pass to be skipped does not exist, or the target, or the precision; it is "int8" without samples,
-            or "f32" with some; or rows are negative.
+            or "f32" with some; or rows are negative; or no layer is called as in `choices`.
     """
     if target not in ("portable", "ort"):
         raise ValueError(f"target: expected 'portable' or 'ort', got {target!r}")
     networks = target == "ort"
     options = Options("optimize", skip_passes=skip_passes, sparse_networks=networks, rows=rows, samples=samples)
     options = replace(options, bfloat=is_bfloat(precision, samples is not None))
-    return optimized(with_sizes(source, sizes), options)
+    return optimized(with_sizes(source, sizes), with_choices(options, Choices.read(choices)))
+
+
+def with_choices(options: Options, choices: Choices) -> Options:
+    """Return options with the kernels of choices, and without those of their passes that run on the way to the goal.
+
+    Raises:
+        ValueError: there is no such pass.
+    """
+    check_skipped(Options(skip_passes=choices.skip_passes))
+    accepted = skippable(options)
+    skipped = (*options.skip_passes, *(name for name in choices.skip_passes if name in accepted))
+    return replace(options, skip_passes=skipped, kernels=choices.kernels)
 
 
 def is_bfloat(precision: Precision | None, has_samples: bool) -> bool:
@@ -330,7 +354,9 @@ def optimized(source: Source, options: Options, on_network: OnNetwork | None = N
     if options.tuning is None:
         options = on_machine(options, None, None, tune=False)
     with within_limits(), rare_collections():
-        return _with_bodies(_optimized(source, options, on_network), options, on_network)
+        found = _with_bodies(_optimized(source, options, on_network), options, on_network)
+    Choices(kernels=options.kernels).check_names({layer.name for layer in found.report})
+    return found
 
 
 def _with_bodies(found: Optimized, options: Options, on_network: OnNetwork | None) -> Optimized:

@@ -25,6 +25,7 @@ from typing import Final, Literal, NamedTuple
 import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
+from ..dialect.wanted_kernels import METADATA, kernels_in, want_kernels
 from ..sparse.densities import MOSTLY_ZEROS
 from .errors import NothingToGainError
 from .fold_model import fold_model
@@ -195,6 +196,7 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:
             made = frozenset(model.graph.initializers) - stored
+            want_kernels(translated.module, kernels_in(original.metadata_props.get(METADATA, "")))
             rewritten = inlined or widened or ended or moved is not None
             return Imported(
                 translated.module, model, translated.expanded, translated.reasons, translated.waiting, rewritten, made

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import onnxruntime
 from typing_extensions import Unpack
 
+from ..foundation.choices import Choices
 from ..foundation.log import LOG
 from .counters import count
 from .model_looks import NOTHING_TAKEN, why_dense
@@ -25,9 +26,10 @@ def session(
     *,
     rows: int = 0,
     sizes: Sequence[Sizes] = (),
+    choices: str | os.PathLike[str] | None = None,
     **others: Unpack[OtherArguments],
 ) -> onnxruntime.InferenceSession:
-    """Return a session of onnxruntime with our kernels inside; it takes what InferenceSession takes, and two more.
+    """Return a session of onnxruntime with our kernels inside; it takes what InferenceSession takes, and three more.
 
     A model without sparse networks is optimized first, for `rows` as `optimize` does it, and kept in the user's cache;
     one whose weights are dense is left as it is.
@@ -36,13 +38,18 @@ def session(
     of that size comes: onnxruntime serves it until then. `sizes`, each of free axes by name, have code when the
     session is returned: `sizes=[{"height": 224, "width": 224}]`.
 
+    `choices` is a file of `redpebble explain --serve`, with kernels of layers and passes to leave out.
+
     Raises:
         ModelError: the model is unreadable.
         TypeError: there is no such argument.
-        ValueError: rows are negative, or there is no such free axis, or code waits for one whose size is not stated.
+        OSError: `choices` cannot be read.
+        PassFailedException: a layer cannot have its kernel of `choices` on this CPU.
+        ValueError: rows are negative, or there is no such free axis, or code waits for one whose size is not stated; or
+            `choices` hold something else, or name no layer of the model.
     """
     arguments = SessionArguments(sess_options, providers, provider_options, others)
-    model = _bytes_of(path_or_bytes)
+    model, chosen = _bytes_of(path_or_bytes), Choices.read(choices)
     stored = os.fspath(model) if isinstance(model, str | os.PathLike) else model
     # negative rows are refused where what they may be is known
     why = why_dense(stored) if isinstance(stored, str | bytes) and rows >= 0 else ""
@@ -61,7 +68,7 @@ def session(
             return made
     from .session import optimized_session
 
-    return optimized_session(model, arguments, rows=rows, sizes=sizes)
+    return optimized_session(model, arguments, rows=rows, sizes=sizes, choices=chosen)
 
 
 def _bytes_of(model: "Source") -> "Source":

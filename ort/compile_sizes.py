@@ -6,6 +6,7 @@ import signal
 import sys
 from typing import Final
 
+from ..foundation.choices import Choices
 from ..foundation.log import LOG
 from .custom_ops.node import one_line
 from .session import fill_cache
@@ -25,7 +26,7 @@ def main() -> None:
         asked = json.loads(requests.readline())
         LOG.setLevel(asked["level"])  # the cache keeps what is only counted to be logged
         source = asked["path"] or requests.read(asked["bytes"])
-        wanted = Wanted(asked["threads"], asked["rows"])
+        wanted = Wanted(asked["threads"], asked["rows"], choices=Choices.parse(asked["choices"], "choices"))
         for line in requests:
             try:
                 fill_cache(source, wanted.with_sizes(json.loads(line)))

@@ -86,6 +86,7 @@ class CompilingProcess:
         content = self._source if isinstance(self._source, bytes) else b""
         path = self._source if isinstance(self._source, str) else ""
         asked = {"path": path, "bytes": len(content), "threads": self._wanted.threads, "rows": self._wanted.rows}
+        asked["choices"] = self._wanted.choices.text
         asked["level"] = LOG.getEffectiveLevel()
         try:
             _send(self._process.stdin, asked)

@@ -19,6 +19,7 @@ import onnxruntime
 from ..driver.model_digest import model_digest
 from ..export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, OP_TYPE
 from ..foundation.cache_folder import default_folder
+from ..foundation.choices import NO_CHOICES, Choices
 from ..foundation.log import LOG
 from ..foundation.one_at_a_time import one_at_a_time
 from ..foundation.threads import usable_threads
@@ -63,7 +64,12 @@ def threads_of(options: onnxruntime.SessionOptions) -> int:
 
 
 def optimized_session(
-    model: "Source", given: SessionArguments, *, rows: int = 0, sizes: Sequence[Sizes] = ()
+    model: "Source",
+    given: SessionArguments,
+    *,
+    rows: int = 0,
+    sizes: Sequence[Sizes] = (),
+    choices: Choices = NO_CHOICES,
 ) -> onnxruntime.InferenceSession:
     """Return the session of `redpebble.ort.any_model.session` for a model that may gain.
 
@@ -73,7 +79,7 @@ def optimized_session(
     """
     options = onnxruntime.SessionOptions() if given.options is None else given.options
     arguments = replace(given, options=options)
-    wanted = Wanted(threads_of(options), rows)
+    wanted = Wanted(threads_of(options), rows, choices=choices)
 
     def making(ready: str | bytes, axes: Axes) -> onnxruntime.InferenceSession:
         return _sized(model, arguments, wanted, ready, axes) if axes else arguments.make(ready)
@@ -331,7 +337,7 @@ def _compiled(model: "Source", wanted: Wanted, made: list[str]) -> _Ready:
         count("models_left")
         return _Ready(_as_it_is(model))
     from ..driver.axes_of_code import sizes_to_wait_for
-    from ..driver.compiler import network_code, optimized
+    from ..driver.compiler import network_code, optimized, with_choices
     from ..frontend.reading.function_calls import check_written_out
     from ..frontend.reading.model_file import PROTOBUF_LIMIT
     from ..options import Options
@@ -351,7 +357,7 @@ def _compiled(model: "Source", wanted: Wanted, made: list[str]) -> _Ready:
             store(default_folder(), key, ready_code()[key])
 
     begun = time.perf_counter()
-    found = optimized(model, Options("optimize", rows=wanted.rows), on_network)
+    found = optimized(model, with_choices(Options("optimize", rows=wanted.rows), wanted.choices), on_network)
     axes = sizes_to_wait_for(None if wanted.sizes else found.left)
     if found.networks:
         count("models_optimized")

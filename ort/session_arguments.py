@@ -7,6 +7,8 @@ from typing import Any, Final, NamedTuple
 import onnxruntime
 from typing_extensions import TypedDict
 
+from ..foundation.choices import NO_CHOICES, Choices
+
 Providers = Sequence[str | tuple[str, dict[Any, Any]]]
 """Names of providers, or names and options."""
 
@@ -25,6 +27,8 @@ class Wanted(NamedTuple):
     """Sizes of free axes; none where code is to run calls of all sizes."""
     digest: bytes = b""
     """Digest of the model, where it was worked out before and the model cannot have changed."""
+    choices: Choices = NO_CHOICES
+    """Kernels and passes that a person has chosen."""
 
     def with_sizes(self, sizes: Sizes) -> "Wanted":
         """Return the same for calls of these sizes."""
@@ -35,7 +39,8 @@ class Wanted(NamedTuple):
         """The part of a name in the cache that sets a model apart that was optimized for this."""
         sizes = "".join(f" {name!r}={size}" for name, size in self.sizes)
         # of one for certain sizes the code is in the cache as well, for so many threads
-        return f"session rows={self.rows}" + (f"{sizes} threads={self.threads}" if sizes else "")
+        chosen = f" {self.choices}" if self.choices != NO_CHOICES else ""
+        return f"session rows={self.rows}{chosen}" + (f"{sizes} threads={self.threads}" if sizes else "")
 
 
 class OtherArguments(TypedDict, total=False):

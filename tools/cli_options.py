@@ -127,6 +127,9 @@ PrintAfter = Annotated[
 StopAfter = Annotated[str, typer.Option(metavar="STAGE", help="Print the IR after this stage, and stop.")]
 Elide = Annotated[int | None, typer.Option(metavar="N", help="Leave out constants of more than N elements there.")]
 SkipPasses = Annotated[str, typer.Option(metavar="A,B", help="Passes to leave out.")]
+ChoicesFile = Annotated[
+    Path | None, typer.Option("--choices", metavar="FILE.json", help="Kernels and passes chosen in explain --serve.")
+]
 DropDeadRows = Annotated[bool, typer.Option(help="Drop rows of the batch that have become zero.")]
 ReorderSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal the order of neurons.")]
 ScheduleSeconds = Annotated[float, typer.Option(metavar="S", help="Time to anneal which layers run together.")]

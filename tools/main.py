@@ -18,10 +18,12 @@ from typing import Annotated, Final, Literal, NoReturn, Protocol, runtime_checka
 import typer
 
 from ..distributed.run.launcher import end_ranks
+from ..foundation.choices import Choices
 from ..foundation.memory_limit import available_memory, limited_memory
 from .cli_options import (
     Atol,
     Batches,
+    ChoicesFile,
     CpuLevel,
     Dims,
     DropDeadRows,
@@ -467,6 +469,7 @@ def optimize(
     precision: PrecisionChoice = Precision.FLOAT32,
     data: Samples = None,
     skip_passes: SkipPasses = "",
+    choices: ChoicesFile = None,
     input_shape: InputShapes = None,
     dim: Dims = None,
     inputs: InputFile = None,
@@ -496,6 +499,7 @@ def optimize(
     its configuration names the native code.
     """
     output = new_folder(output) if model.is_dir() else new_model(output)
+    from ..driver.compiler import with_choices
     from ..options import Options
     from ..verification.compare import CheckPlan
     from ..verification.feeds import InputChoice
@@ -510,7 +514,7 @@ def optimize(
     networks = target is not OptimizeTarget.PORTABLE
     samples = samples_of(precision, data)
     options = Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks, rows=rows, samples=samples)
-    options = replace(options, bfloat=precision is Precision.BFLOAT16)
+    options = replace(with_choices(options, Choices.read(choices)), bfloat=precision is Precision.BFLOAT16)
     request = OptimizeRequest(model, options, files, sizes(size))
     inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after, elide)
     run = optimize_folder if model.is_dir() else optimize_model
@@ -530,6 +534,7 @@ def compile_model(
     tune: Annotated[bool, typer.Option("--tune", help="Measure kernels, and choose by the clock.")] = False,
     drop_dead_rows: DropDeadRows = False,
     skip_passes: SkipPasses = "",
+    choices: ChoicesFile = None,
     reorder_seconds: ReorderSeconds = 0.0,
     schedule_seconds: ScheduleSeconds = 0.0,
     print_after_all: PrintAfterAll = False,
@@ -542,6 +547,7 @@ def compile_model(
 
     redpebble.compile takes it from there.
     """
+    from ..driver.compiler import with_choices
     from ..options import Options
     from .commands import CompileRequest, compile_and_print
     from .inspection import Inspection
@@ -554,6 +560,7 @@ def compile_model(
         schedule_seconds=schedule_seconds,
     )
     cpu = None if target is CpuLevel.HOST else target.value
+    options = with_choices(options, Choices.read(choices))
     request = CompileRequest(model, options, cpu, tune, output, report, sizes(size))
     compile_and_print(request, Inspection(print_after_all, tuple(print_after or ()), stop_after, elide))
 

@@ -5,8 +5,9 @@ A runtime that has our library runs the node natively; any other one inlines the
 
 import base64
 import hashlib
+import json
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +19,9 @@ from ...dialect.attributes.codes import codes_in
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.foreign import INT32, INT64
 from ...dialect.ops.sparse_network import SparseNetworkOp
+from ...dialect.provenance import node_key
 from ...dialect.tensors import DYNAMIC, shape_of
+from ...dialect.wanted_kernels import METADATA, wanted_kernels
 from ...frontend.operators.attributes import MICROSOFT
 from ...frontend.reading.model_file import OVERRIDABLE_SINCE
 from ...frontend.reading.raised_opset import raising_obstacle
@@ -130,6 +133,8 @@ class NetworkBody:
     constants: tuple[ir.Value, ...]
     operands: tuple[onnx.ValueInfoProto, ...]
     results: tuple[onnx.ValueInfoProto, ...]
+    kernels: Mapping[str, str]
+    """Kernels that a person wants, by the names of the nodes that a layer is written as."""
 
 
 def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
@@ -145,9 +150,16 @@ def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
         return constants.plain(value) if isinstance(value.owner, ConstantOp | SparseConstantOp) else known[value]
 
     builder = NodeBuilder(constants.opset, constants, lookup, constants.nodes)
+    wanted, wishes = wanted_kernels(op), dict[str, str]()
     for inner in op.body.block.ops:
+        first = len(builder.nodes)
         if inner.results:
             known.update(zip(inner.results, emit(inner, builder), strict=True))
+        if kernel := wanted.get(node_key(inner), ""):
+            for index in range(first, len(builder.nodes)):
+                # which of them the layer will be named after is found out when the network is read
+                builder.nodes[index].name = f"n{index}"
+                wishes[f"n{index}"] = kernel
     for index, node in enumerate(builder.nodes):
         for position, value in enumerate(node.outputs):
             value.name = f"n{index}" + (f"_{position}" if position else "")
@@ -167,6 +179,7 @@ def network_body(op: SparseNetworkOp, constants: BodyConstants) -> NetworkBody:
             for value, words, outer in zip(operands, op.dims, op.inputs, strict=True)
         ),
         tuple(_described(value.name, _sizes(outer), outer) for value, outer in zip(results, op.outputs, strict=True)),
+        wishes,
     )
 
 
@@ -260,6 +273,8 @@ class SparseNetworks:
         versions = {"": self._original.opset, **_microsoft(body.graph)}
         opsets = [onnx.OperatorSetIdProto(domain=domain, version=version) for domain, version in versions.items()]
         proto = onnx.ModelProto(ir_version=model.ir_version, graph=graph, opset_import=opsets)
+        if body.kernels:
+            onnx.helper.set_model_props(proto, {METADATA: json.dumps(dict(body.kernels))})
         return proto.SerializeToString(deterministic=True)
 
     def _add_function(self, network: bytes, body: NetworkBody, attributes: list[str], first: str) -> str:

@@ -1,7 +1,8 @@
 """Kernels of convolutions: a convolution is a linear layer over pixels, 64 of them a tile."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, f64
@@ -9,7 +10,9 @@ from xdsl.dialects.builtin import FloatAttr, f64
 from ...dialect.attributes.kernels import KernelAttr
 from ...dialect.ops.constants import constant_array
 from ...dialect.ops.images import Conv2dOp, Interleave2dOp, image_shape
+from ...dialect.provenance import node_key
 from ...dialect.tensors import shape_of
+from ...dialect.wanted_kernels import WantedKernel
 from ...kernels.dense_work import dense_us
 from ...kernels.families import block_counts
 from ...kernels.formats.dense_outputs import PANEL
@@ -23,17 +26,21 @@ from ..rewriting.units import Layer
 from .image_layers import tile_widths_of, tiles_of
 
 
-def choose_for_convolutions(convolutions: Sequence[Conv2dOp], machine: Machine) -> None:
+def choose_for_convolutions(
+    convolutions: Sequence[Conv2dOp], machine: Machine, wanted: Mapping[str, WantedKernel] = MappingProxyType({})
+) -> None:
     """Write the family that is predicted to be the fastest on each convolution, and the time of a dense one.
 
+    `wanted` are kernels by the name of a convolution.
+
     Raises:
-        ValueError: a weight is no constant.
+        ValueError: a weight is no constant, or a convolution cannot have a family.
     """
     if not convolutions:
         return
     product = dense_us(PIXELS, machine)
     for conv in convolutions:
-        conv.kernel = _kernel(conv, machine)
+        conv.kernel = _kernel(conv, machine, wanted.get(node_key(conv)))
         conv.dense_us = FloatAttr(_products(conv) * product, f64)
 
 
@@ -60,7 +67,7 @@ def _used_taps(conv: Conv2dOp, reader: Interleave2dOp) -> float:
     return np.count_nonzero(used) / used.size
 
 
-def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:
+def _kernel(conv: Conv2dOp, machine: Machine, wanted: WantedKernel | None) -> KernelAttr:
     weight = Layer(conv).weight
     # weights of other layers are read between two images, not between two tiles
     (layer,) = layers_of([conv.weight])
@@ -72,6 +79,8 @@ def _kernel(conv: Conv2dOp, machine: Machine) -> KernelAttr:
     for width in tile_widths_of(conv):
         times = all_predicted_us(layer, width, machine)
         best = min(times, key=times.__getitem__)
+        if wanted is not None:
+            best = wanted.family_at(width, times) or best
         predicted[width] = times.pop(best)
         if best not in list(choices.values())[-1:]:
             choices[width if choices else 1] = best

@@ -18,10 +18,13 @@ A family over blocks of inputs has one number of them for all widths, as a layer
 its `BlockRule` unless another one is predicted, or was measured, to gain more than a little over the
 widths at which the family is among the fastest, and to lose at none; `blocks` gives numbers for all layers instead.
 
+A layer whose kernel a person wants (`dialect/wanted_kernels.py`) gets that one, whatever it is predicted to take. A
+wish that came with a file is left where this CPU has no such kernel; one among the options is refused.
+
 Layers that are alike, as those of an encoder are, are priced once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from math import prod
@@ -36,7 +39,8 @@ from xdsl.utils.exceptions import PassFailedException
 from ...dialect.attributes.kernels import KernelAttr
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp, float_layers
-from ...dialect.provenance import node_name
+from ...dialect.provenance import node_key, node_name
+from ...dialect.wanted_kernels import WantedKernel, want_kernels, wanted_kernels
 from ...kernels.families import FAMILIES, block_counts
 from ...kernels.machine import Machine, MachineOptions
 from ...kernels.similar_layers import Likeness, likeness_of
@@ -77,11 +81,14 @@ class ChooseKernels(MachineOptions, ModulePass):
 
     blocks: tuple[str, ...] = ()
     """Numbers of blocks of inputs for all layers, as far as these can have them: words such as `count_blocks=4`."""
+    kernels: tuple[str, ...] = ()
+    """Kernels for layers by name: words such as `fc1=count_blocks`, or `fc1=strips from 1, sparse_rows from 8`."""
 
     @staticmethod
-    def on(machine: Machine) -> "ChooseKernels":
-        """Return the pass for a machine."""
-        return ChooseKernels(**ChooseKernels.numbers(machine))
+    def on(machine: Machine, kernels: Iterable[tuple[str, str]] = ()) -> "ChooseKernels":
+        """Return the pass for a machine, with kernels for layers by name."""
+        words = tuple(f"{name}={kernel}" for name, kernel in kernels)
+        return ChooseKernels(**ChooseKernels.numbers(machine), kernels=words)
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -90,7 +97,13 @@ class ChooseKernels(MachineOptions, ModulePass):
             weights = [_weight(linear) for linear in linears]
             layers, machine = layers_of_ops(linears), self.machine
             convolutions = [one for one in op.walk() if isinstance(one, Conv2dOp) and one.times is None]
-            choose_for_convolutions(convolutions, self.machine)
+            asked = {name: kernel for name, _, kernel in (word.rpartition("=") for word in self.kernels)}
+            want_kernels(op, asked)
+            wanted = {
+                name: WantedKernel.parse(name, kernel, must_be=name in asked)
+                for name, kernel in wanted_kernels(op).items()
+            }
+            choose_for_convolutions(convolutions, self.machine, wanted)
             measured, priced = times_by_layer(take_measurements(op)), _Priced(given_blocks(self.blocks), self.machine)
             for linear, weight, layer in zip(linears, weights, layers, strict=True):
                 found: Clock = {}
@@ -98,7 +111,9 @@ class ChooseKernels(MachineOptions, ModulePass):
                     key = layer_key(linear.weight, layer)
                     found = {width: measured[key, width] for width in WIDTHS if (key, width) in measured}
                 decided, times = priced.times_of(layer, found)
-                linear.kernel = kernel_for(weight, decided, times, machine)
+                one = wanted.get(node_key(linear))
+                kernel = None if one is None else _wanted_kernel(one, decided, times)
+                linear.kernel = kernel or kernel_for(weight, decided, times, machine)
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error
 
@@ -157,6 +172,31 @@ def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine
         {width: times.predicted[width][family] for width, family in chosen.items()},
         {width: known[chosen[width]] for width, known in times.measured.items()},
         {name: count for name, count in block_counts(layer).items() if name in starts.values()},
+    )
+
+
+def _wanted_kernel(wanted: WantedKernel, layer: Layer, times: LayerTimes) -> KernelAttr | None:
+    """Return the families that a person wants for a layer; None where it cannot have them, and need not.
+
+    Raises:
+        ValueError: it cannot have one of them, and a person has asked for it here.
+    """
+    chosen: dict[int, str] = {}
+    for width in WIDTHS:
+        family = wanted.family_at(width, times.predicted[width])
+        if family is None:
+            return None
+        chosen[width] = family
+    return KernelAttr(
+        wanted.families,
+        "asked for",
+        {width: times.predicted[width][family] for width, family in chosen.items()},
+        {
+            width: times.measured[width][family]
+            for width, family in chosen.items()
+            if family in times.measured.get(width, {})
+        },
+        {family: count for family, count in block_counts(layer).items() if family in wanted.families.values()},
     )
 
 

@@ -8,6 +8,7 @@ from ...dialect.ops.constants import is_constant
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.symbolic_sizes import DIMS, NAME
+from ...dialect.wanted_kernels import want_kernels, wanted_kernels
 
 
 def network_module(network: SparseNetworkOp) -> ModuleOp:
@@ -28,7 +29,9 @@ def network_module(network: SparseNetworkOp) -> ModuleOp:
         arg_attrs=ArrayAttr(arguments),
         res_attrs=ArrayAttr([DictionaryAttr({NAME: StringAttr(f"y{index}")}) for index in range(len(results))]),
     )
-    return ModuleOp([function])
+    module = ModuleOp([function])
+    want_kernels(module, wanted_kernels(network))
+    return module
 
 
 def _with_constants(body: Block) -> list[Operation]:
