@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .ort.session import get_library_path as get_library_path
     from .pruning.prune import prune as prune
     from .runtime.network import Network as Network
-    from .tools.benching.model_bench import measure as measure
-    from .tools.checking import check as check
+    from .tools.benching.model_bench import bench as bench
+    from .tools.comparing.checking import check as check
     from .tools.explain_commands import explain as explain
     from .training.finetune import finetune as finetune
     from .tuning.machines import calibrate as calibrate
@@ -52,6 +52,7 @@ __all__ = [
     "RedpebbleError",
     "UnsupportedModelError",
     "__version__",
+    "bench",
     "calibrate",
     "check",
     "compile",
@@ -59,7 +60,6 @@ __all__ = [
     "explain",
     "finetune",
     "get_library_path",
-    "measure",
     "optimize",
     "prune",
     "register",
@@ -75,14 +75,14 @@ _HOMES = {
     "Predictor": "redpebble.ort.predictor",
     "RedpebbleError": "redpebble.foundation.errors",
     "UnsupportedModelError": "redpebble.frontend.errors",
+    "bench": "redpebble.tools.benching.model_bench",
     "calibrate": "redpebble.tuning.machines",
-    "check": "redpebble.tools.checking",
+    "check": "redpebble.tools.comparing.checking",
     "compile": "redpebble.driver.compiler",
     "counters": "redpebble.ort.counters",
     "explain": "redpebble.tools.explain_commands",
     "finetune": "redpebble.training.finetune",
     "get_library_path": "redpebble.ort.session",
-    "measure": "redpebble.tools.benching.model_bench",
     "optimize": "redpebble.driver.compiler",
     "prune": "redpebble.pruning.prune",
     "register": "redpebble.ort.provider.register",

@@ -34,10 +34,7 @@ from ..tuning.machines import calibrate
 from ..tuning.measure_kernels import Tuning
 from ..verification.compare import CheckPlan, agree, compare_runs
 from ..verification.oracle import Comparison, Oracle
-from .benching.model_bench import BenchPlan, assumed_line, bench_model, bench_report, load_model
-from .benching.progress import shown
-from .benching.tables import bench_table, disturbed_line
-from .checking import compare_session
+from .comparing.checking import compare_session
 from .console.console import console
 from .console.working import working
 from .explain_commands import last_stage
@@ -287,21 +284,6 @@ def _print_precision(text: str, *, is_verbose: bool) -> None:
         console.print(indent(fill(reason, console.width - 2), "  "), highlight=False)
     if len(shown_ones) < len(left):
         console.print(f"  and {len(left) - len(shown_ones)} more, which --verbose names", highlight=False)
-
-
-def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
-    """Measure and show a line for each engine, batch and number of threads."""
-    with working("compiling for", model):
-        loaded = load_model(model, plan)
-    for line in filter(None, [*loaded.skipped, assumed_line(model, plan.inputs)]):
-        console.print(line, highlight=False)
-    total = len(plan.batches) * len(plan.threads) * len(loaded.engines)
-    measured = bench_model(loaded, plan)
-    rows = list(shown(measured, "measuring", total))
-    console.print(bench_table(rows))
-    if line := disturbed_line(rows):
-        console.print(line, highlight=False)
-    write_report(report, "bench", bench_report(rows))
 
 
 def tune_and_print(model: Path | None, seconds: float, report: Path | None) -> None:

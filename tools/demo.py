@@ -21,9 +21,9 @@ from ..options import Options
 from ..verification.compare import CheckPlan
 from ..verification.measuring import Budget, interleave
 from ..verification.oracle import Oracle, Tolerance
-from .benching.model_bench import BenchPlan
-from .checking import check_model
-from .commands import OptimizeRequest, OutputFiles, bench_and_print, optimize_model
+from .benching.model_bench import BenchPlan, bench_and_print
+from .commands import OptimizeRequest, OutputFiles, optimize_model
+from .comparing.checking import check_model
 from .console.console import console
 
 PLAN = CheckPlan(batches=(1, 7, 64), runs=3, seed=0, tolerance=Tolerance())

@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 from ...models.zoo import build, save
+from ...tools.benching.benchmark import bench_table
 from ...tools.benching.model_bench import BenchPlan, BenchRow, bench_model, bench_report, load_model
 from ...tools.benching.results import NATIVE
-from ...tools.benching.tables import bench_table
 from ...tools.console.console import console
 
 SPECS = (
@@ -35,7 +35,7 @@ def main(report: Path | None) -> None:
             save(build(spec), path)
             measured = list(bench_model(load_model(path, PLAN), PLAN))
         console.rule(spec)
-        console.print(bench_table(measured))
+        console.print(bench_table(measured), highlight=False, markup=False, soft_wrap=True)
         rows += measured
     if report is not None:
         report.write_text(json.dumps(bench_report(rows), indent=2) + "\n", encoding="utf-8")

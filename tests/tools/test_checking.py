@@ -8,7 +8,7 @@ import pytest
 
 import redpebble
 from redpebble.models import zoo
-from redpebble.tools import checking
+from redpebble.tools.comparing import checking
 from redpebble.verification.compare import Run
 
 

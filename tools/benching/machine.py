@@ -2,10 +2,15 @@
 
 import os
 import platform
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from ...foundation.threads import usable_threads
 from ...runtime.jit import host_target
+
+LEVELS: Final = {16: "AVX-512", 8: "AVX2"}
+"""Names of instruction sets by the floats of a vector."""
 
 
 def describe_machine() -> dict[str, Any]:
@@ -18,8 +23,17 @@ def describe_machine() -> dict[str, Any]:
         "model": _cpu_model(),
         "vector_floats": target.lanes,
         "cores": os.cpu_count(),
+        "usable_cores": usable_threads(),
         "python": platform.python_version(),
     }
+
+
+def machine_words(machine: Mapping[str, Any]) -> str:
+    """Return a machine in a line, such as `AMD EPYC 7571, 2 cores, AVX2, Linux x86_64`."""
+    cores, usable = machine["cores"], machine["usable_cores"]
+    shown = f"{usable} of {cores} cores" if usable != cores else f"{cores} core{'s' if cores != 1 else ''}"
+    level = LEVELS.get(machine["vector_floats"], f"vectors of {machine['vector_floats']} floats")
+    return f"{machine['model']}, {shown}, {level}, {machine['system']} {machine['architecture']}"
 
 
 def _cpu_model() -> str:

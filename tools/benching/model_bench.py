@@ -3,16 +3,25 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from platform import python_version
 from typing import Any, Final
 
-from ...foundation.log import LOG
+from ...foundation.threads import usable_threads
 from ...frontend.reading.model_source import read_model, read_runnable_model
 from ...verification.feeds import InputChoice
-from ...verification.measuring import Budget, Timing, interleave
+from ...verification.measuring import Budget, Call, Timing, interleave, throughputs
+from ..console.console import console
+from ..console.working import working
+from ..json_reports import write_report
+from .benchmark import Benchmark
 from .engines.aligned import aligned
-from .engines.engines import ENGINES, Loaded, load_engines
+from .engines.engines import CALLED_AT_ONCE, ENGINES, Feeds, Loaded, installed_peers, left_out_line, load_engines
+from .engines.peers import PEERS
+from .errors import NotCoveredError
 from .machine import describe_machine
+from .progress import shown
 from .results import BASELINE, NATIVE, BenchRow, is_disturbed
 
 OURS: Final = ("session", NATIVE)
@@ -21,18 +30,28 @@ OURS: Final = ("session", NATIVE)
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """Batch sizes, numbers of threads and engines beside the baseline to measure, and seconds for each."""
+    """Batch sizes, numbers of threads and engines beside the baseline to measure, and seconds for each.
+
+    `callers` are the threads that call at once to measure throughput, which is left out where there are none.
+    """
 
     batches: Sequence[int] = (1, 32, 128)
     threads: Sequence[int] = (1,)
     engines: Sequence[str] = OURS
     budget: Budget = field(default_factory=Budget)
     inputs: InputChoice = field(default_factory=InputChoice)
+    callers: int = 0
 
     def __post_init__(self) -> None:
         for name, values in (("batches", self.batches), ("threads", self.threads)):
             if not values or min(values) < 1:
                 raise ValueError(f"{name}: expected 1 or more each, got {', '.join(map(str, values)) or 'none'}")
+        if self.callers < 0:
+            raise ValueError(f"callers: expected 0 or more, got {self.callers}")
+
+
+VERSIONED: Final = ("openvino", "scipy", "mkl", "torch")
+"""Engines that are packages of the same names."""
 
 
 @dataclass(frozen=True)
@@ -41,32 +60,43 @@ class LoadedModel:
 
     path: Path
     engines: Mapping[str, Loaded]
-    skipped: Sequence[str]
+    skipped: list[str]
 
 
-def measure(
+def bench(
     model: str | os.PathLike[str],
     *,
     batches: Sequence[int] = (1, 32, 128),
     threads: Sequence[int] = (1,),
-    against: Sequence[str] = (),
+    against: Sequence[str] | None = None,
     seconds: float = 1.0,
+    callers: int | None = None,
     sizes: Mapping[str, int] | None = None,
-) -> list[BenchRow]:
-    """Return the measurements of `bench`: a session, native code, and the engines `against`, beside onnxruntime.
+) -> Benchmark:
+    """Return what the command `bench` shows: a session, native code, and the engines `against`, beside onnxruntime.
 
-    Every engine runs in turn for `seconds` at each batch and number of threads; `sizes` are those of other free axes,
-    by name. An engine that does not run the model is left out, which the log says at level INFO.
+    Engines take turns for `seconds` at each batch and number of threads, and as long once more while `callers` threads
+    call at once: as many as there are cores, none for 0. Without `against` OpenVINO is measured where it is installed.
+    `sizes` are those of other free axes, by name.
 
     Raises:
         ModelError: the model is unreadable.
         ValueError: there is no such engine or axis, or a batch or number of threads is none.
     """
-    plan = BenchPlan(batches, threads, (*OURS, *against), Budget(seconds), InputChoice(dims=sizes or {}))
+    engines = (*OURS, *(installed_peers() if against is None else against))
+    callers = usable_threads() if callers is None else callers
+    plan = BenchPlan(batches, threads, engines, Budget(seconds), InputChoice(dims=sizes or {}), callers)
     loaded = load_model(model, plan)
-    for line in loaded.skipped:
-        LOG.info("%s", line)
-    return list(bench_model(loaded, plan))
+    rows = list(bench_model(loaded, plan))
+    return benchmark(loaded, plan, rows)
+
+
+def benchmark(model: LoadedModel, plan: BenchPlan, rows: Sequence[BenchRow]) -> Benchmark:
+    """Return the rows of a model with what a reader has to know of them."""
+    versions = {"redpebble": _version("redpebble"), "onnxruntime": _version("onnxruntime")}
+    versions |= {name: _version(name) for name in dict.fromkeys(row.engine for row in rows) if name in VERSIONED}
+    left_out = [*model.skipped, *filter(None, [assumed_line(model.path, plan.inputs)])]
+    return Benchmark(model.path.name, describe_machine(), versions | {"Python": python_version()}, rows, left_out)
 
 
 def load_model(path: str | os.PathLike[str], plan: BenchPlan) -> LoadedModel:
@@ -85,11 +115,45 @@ def bench_model(model: LoadedModel, plan: BenchPlan) -> Iterator[BenchRow]:
     for batch, made in plan.inputs.of_batches(read_model(model.path), plan.batches):
         feeds = {name: aligned(array) for name, array in made.items()}
         for threads in plan.threads:
-            calls = {name: loaded(feeds, threads) for name, loaded in model.engines.items()}
+            calls = _calls(model, feeds, threads)
             timings = interleave(calls, plan.budget, settle_seconds(calls, threads))
+            rates = _throughputs(model, plan, calls, feeds, threads)
             for name, timing in timings.items():
                 ratio = speed_ratio(timings[BASELINE], timing)
-                yield BenchRow(model.path.name, name, batch, threads, timing.median_us, timing.min_us, ratio)
+                words = (model.path.name, name, batch, threads, timing.median_us, timing.min_us, ratio)
+                yield BenchRow(*words, timing.p99_us, timing.calls, plan.callers, rates.get(name))
+
+
+def _throughputs(
+    model: LoadedModel, plan: BenchPlan, calls: Mapping[str, Call], feeds: Feeds, threads: int
+) -> dict[str, float]:
+    """Return the calls a second of each engine that several threads may call at once."""
+    if not plan.callers:
+        return {}
+    shared = {name: call for name, call in calls.items() if name not in PEERS}
+    for name in CALLED_AT_ONCE.keys() & shared.keys():
+        shared[name] = CALLED_AT_ONCE[name].load(model.path)(feeds, threads)
+    return throughputs(shared, plan.callers, plan.budget.seconds)
+
+
+def _calls(model: LoadedModel, feeds: Feeds, threads: int) -> dict[str, Call]:
+    """Return the call of each engine on the same inputs; what an engine says against them is a line of the model's."""
+    calls: dict[str, Call] = {}
+    for name, loaded in model.engines.items():
+        try:
+            calls[name] = loaded(feeds, threads)
+        except NotCoveredError as error:
+            line = left_out_line(name, error)
+            if line not in model.skipped:
+                model.skipped.append(line)
+    return calls
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "of unknown version"
 
 
 def speed_ratio(baseline: Timing, timing: Timing) -> float:
@@ -108,11 +172,26 @@ def assumed_line(path: Path, choice: InputChoice) -> str:
     return f"{sizes} in these inputs; --dim {next(iter(assumed))}=128 gives another size"
 
 
+def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
+    """Measure and show a table of markdown: a line for each engine, batch and number of threads."""
+    with working("compiling for", model):
+        loaded = load_model(model, plan)
+    total = len(plan.batches) * len(plan.threads) * len(loaded.engines)
+    measured = bench_model(loaded, plan)
+    rows = list(shown(measured, "measuring", total))
+    found = benchmark(loaded, plan, rows)
+    for line in found.left_out:
+        console.print(line, highlight=False)
+    console.print(str(found), highlight=False, markup=False, soft_wrap=True)
+    write_report(report, "bench", bench_report(rows, found))
+
+
 def settle_seconds(names: Mapping[str, object], threads: int) -> dict[str, float]:
     """Return how long to wait after each engine's turn; one thread has nobody to wait for."""
     return {name: ENGINES[name].settle_seconds for name in names} if threads > 1 else {}
 
 
-def bench_report(rows: Sequence[BenchRow]) -> dict[str, Any]:
+def bench_report(rows: Sequence[BenchRow], found: Benchmark | None = None) -> dict[str, Any]:
     """Return rows and machine as JSON."""
-    return {"machine": describe_machine(), "rows": [asdict(row) for row in rows]}
+    versions = {} if found is None else {"versions": dict(found.versions)}
+    return {"machine": describe_machine(), **versions, "rows": [asdict(row) for row in rows]}

@@ -46,6 +46,13 @@ class BenchRow:
     min_us: float
     speedup_vs_onnxruntime: float
     """The ratio of medians; of the fastest calls where a row of the two is disturbed."""
+    p99_us: float = 0.0
+    """The time that 99 of 100 calls do not exceed; the slowest of fewer calls."""
+    calls: int = 0
+    """Calls that were timed."""
+    callers: int = 0
+    """Threads that called at once for `calls_per_second`; none where that was not measured."""
+    calls_per_second: float | None = None
 
     @property
     def is_disturbed(self) -> bool:
@@ -79,7 +86,8 @@ class Row:
     def of(row: BenchRow, suite: str, connections: int) -> "Row":
         """Return a row of the benchmark of a model, as part of `suite`."""
         engine = US if row.engine == NATIVE else row.engine
-        return Row(suite, **asdict(replace(row, engine=engine)), connections=connections)
+        times = (row.median_us, row.min_us, row.speedup_vs_onnxruntime)
+        return Row(suite, row.model, engine, row.batch, row.threads, *times, connections=connections)
 
     @property
     def gflops(self) -> float:

@@ -1,10 +1,10 @@
 """Timings as tables on a terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from rich.table import Table
 
-from .results import DISTURBED, BenchRow, Row
+from .results import Row
 
 
 def layer_lines(rows: Sequence[Row]) -> Table:
@@ -40,22 +40,3 @@ def _words(row: Row) -> str:
         return f"{row.gflops:.1f} GF"
     ratio = row.speedup_vs_onnxruntime
     return f"{row.median_us:.1f} us" if ratio is None else f"{row.median_us:.1f} us {ratio:.2f}x"
-
-
-def bench_table(rows: Iterable[BenchRow]) -> Table:
-    """Return a line for each engine, batch and number of threads."""
-    table = Table(box=None, header_style="bold")
-    for header in ("batch", "threads", "engine", "median us", "min us", "against onnxruntime", ""):
-        table.add_column(header, justify="left" if header in {"engine", ""} else "right")
-    for row in rows:
-        times = (f"{row.median_us:.1f}", f"{row.min_us:.1f}", f"{row.speedup_vs_onnxruntime:.2f}x")
-        table.add_row(str(row.batch), str(row.threads), row.engine, *times, "disturbed" if row.is_disturbed else "")
-    return table
-
-
-def disturbed_line(rows: Iterable[BenchRow]) -> str:
-    """Return a note on disturbed rows, empty if there are none."""
-    count = sum(row.is_disturbed for row in rows)
-    if not count:
-        return ""
-    return f"{count} disturbed: the median is over {DISTURBED} times the minimum, and ratios are those of minima"

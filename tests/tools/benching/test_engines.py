@@ -36,7 +36,7 @@ def is_missing(engine: str) -> bool:
             load_mkl()
         except PeerError:
             return True
-    return engine == "torch" and find_spec("torch") is None
+    return engine in ("torch", "openvino") and find_spec(engine) is None
 
 
 def skipped(engine: str) -> None:
@@ -127,16 +127,18 @@ def test_the_command_writes_a_row_for_each_engine(
     assert exit_code(monkeypatch, *words) == 0
     assert "scipy is left out: " in capsys.readouterr().out
     content = json.loads(report.read_text())
-    assert {*content} == {"redpebble", "command", "machine", "rows"}
+    assert {*content} == {"redpebble", "command", "machine", "versions", "rows"}
     places = [(row["engine"], row["batch"], row["threads"]) for row in content["rows"]]
     assert places == [(engine, batch, 1) for batch in (1, 3) for engine in ("session", "native", "onnxruntime")]
-    numbers = {"median_us", "min_us", "speedup_vs_onnxruntime"}
+    numbers = {"median_us", "min_us", "p99_us", "speedup_vs_onnxruntime", "calls", "callers", "calls_per_second"}
     assert all({*row} == {"model", "engine", "batch", "threads", *numbers} for row in content["rows"])
     assert all(row[number] > 0 for row in content["rows"] for number in numbers)
 
 
 def test_an_engine_that_is_not_known_is_refused(tmp_path: Path) -> None:
-    message = "engine: expected one of session, native, provider, onnxruntime, fp32, scipy, mkl, torch, got 'tvm'"
+    message = (
+        "engine: expected one of session, native, provider, onnxruntime, openvino, fp32, scipy, mkl, torch, got 'tvm'"
+    )
     with pytest.raises(ValueError, match=f"^{message}$"):
         load_engines(["tvm"], tmp_path)
 

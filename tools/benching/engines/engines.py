@@ -1,8 +1,11 @@
 """The engines that are measured side by side: a name, and how a model becomes a call."""
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Protocol
@@ -13,6 +16,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from ....foundation.threads import usable_threads
 from ....frontend.errors import UnsupportedModelError
 from ....verification.measuring import Call
 from ....verification.oracle import Oracle, session_options
@@ -22,6 +26,9 @@ from .peers import PEERS, Peer
 
 Feeds = Mapping[str, NDArray[Any]]
 ModelPath = str | os.PathLike[str]
+MOST_WORDS: Final = 200
+"""Letters of another library's error that are shown."""
+
 Loaded = Callable[[Feeds, int], Call]
 """A function from inputs and a number of threads to a call that returns the outputs."""
 
@@ -129,6 +136,54 @@ class Floats:
         return call
 
 
+@dataclass(frozen=True)
+class Openvino:
+    """OpenVINO on the CPU, in floats as the others."""
+
+    at_once: bool = False
+    """Whether several threads will call: as many streams as there is room for, else one, which answers sooner."""
+    settle_seconds: float = 3e-3
+
+    def load(self, model: ModelPath) -> Loaded:
+        """Return the model, which is compiled for the sizes of its inputs.
+
+        Raises:
+            PeerError: OpenVINO is not installed.
+        """
+        try:
+            runtime = import_module("openvino")
+        except ModuleNotFoundError:
+            raise PeerError("the package openvino is not installed") from None
+        core = runtime.Core()
+
+        def call(feeds: Feeds, threads: int) -> Call:
+            streams = max(1, usable_threads() // threads) if self.at_once else 1
+            settings = {
+                "NUM_STREAMS": streams,
+                "INFERENCE_NUM_THREADS": streams * threads,
+                "INFERENCE_PRECISION_HINT": "f32",
+            }
+            inputs = dict(feeds)
+            try:
+                read = core.read_model(os.fspath(model))
+                read.reshape({name: list(array.shape) for name, array in feeds.items()})
+                compiled = core.compile_model(read, "CPU", settings)
+            except RuntimeError as error:
+                raise NotCoveredError(f"OpenVINO: {' '.join(str(error).split())[:MOST_WORDS]}") from error
+            requests = threading.local()  # a request runs one call at a time
+
+            def run() -> list[Any]:
+                if not hasattr(requests, "own"):
+                    requests.own = compiled.create_infer_request()
+                results = requests.own.infer(inputs)
+                return [results[output] for output in compiled.outputs]
+
+            run()
+            return run
+
+        return call
+
+
 def _called(oracle: Oracle, feeds: Feeds) -> Call:
     """Return the call of a session; what onnxruntime says against it, or the inputs, is one line."""
     inputs = dict(feeds)
@@ -162,12 +217,17 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
         "native": Native(),
         "provider": Provider(),
         "onnxruntime": Onnxruntime(),
+        "openvino": Openvino(),
         "fp32": Floats(),
         "scipy": ChainEngine(PEERS["scipy"], 0.0),
         "mkl": ChainEngine(PEERS["mkl"], 3e-3),
         "torch": ChainEngine(PEERS["torch"], 2e-2),
     }
 )
+
+
+CALLED_AT_ONCE: Final[Mapping[str, Engine]] = MappingProxyType({"openvino": Openvino(at_once=True)})
+"""Engines that are set up in another way where several threads call."""
 
 
 def load_engines(
@@ -187,8 +247,18 @@ def load_engines(
         try:
             loaded[name] = engines[name].load(model)
         except (PeerError, NotAChainError, NotCoveredError) as error:
-            skipped.append(f"{name} is left out: {error}")
+            skipped.append(left_out_line(name, error))
     return loaded, skipped
+
+
+def left_out_line(name: str, error: Exception) -> str:
+    """Return why an engine takes no part."""
+    return f"{name} is left out: {error}"
+
+
+def installed_peers() -> tuple[str, ...]:
+    """Return the engines that users without a wish for others should see beside ours."""
+    return ("openvino",) if find_spec("openvino") is not None else ()
 
 
 # A quantized model with floats in its layers: the float baseline of its integer kernels.

@@ -11,21 +11,21 @@ from typing import Any, Final
 import onnx_ir
 import onnxruntime
 
-from ..driver.compiler import compile as compile_model
-from ..frontend.errors import InvalidModelError, UnsupportedModelError
-from ..frontend.import_model import Source
-from ..frontend.reading.model_source import read_runnable_model
-from ..ort.any_model import session
-from ..ort.model_looks import holds_networks
-from ..ort.provider.register import register
-from ..ort.sized_session import prepare_for
-from ..verification.compare import CheckPlan, Run, agree, compare_runs
-from ..verification.feeds import Feeds, InputChoice
-from ..verification.oracle import Comparison, Oracle, Tolerance, exact_session, session_options
-from .console.console import console
-from .console.working import working
-from .json_reports import write_report
-from .tables import comparison_table
+from ...driver.compiler import compile as compile_model
+from ...frontend.errors import InvalidModelError, UnsupportedModelError
+from ...frontend.import_model import Source
+from ...frontend.reading.model_source import read_runnable_model
+from ...ort.any_model import session
+from ...ort.model_looks import holds_networks
+from ...ort.provider.register import register
+from ...ort.sized_session import prepare_for
+from ...verification.compare import CheckPlan, Run, agree, compare_runs
+from ...verification.feeds import Feeds, InputChoice
+from ...verification.oracle import Comparison, Oracle, Tolerance, exact_session, session_options
+from ..console.console import console
+from ..console.working import working
+from ..json_reports import write_report
+from ..tables import comparison_table
 
 Making = Callable[[Path, Sequence[str]], Run]
 """Makes of a model, whose outputs have these names, what runs it in our way."""
