@@ -11,10 +11,10 @@ WIDTHS: Final = (1, 8, 16, 32, 48, 64)
 PIXELS: Final = WIDTHS[-1]
 """Pixels of a tile of an image: its batch columns."""
 
-IMAGE_TILES: Final = (16, 32, 48, PIXELS)
-"""Pixels of a tile of a small image, which would leave much of a wide one empty."""
+IMAGE_TILES: Final = (8, 16, 32, 48, PIXELS)
+"""Pixels of a tile of a small image, which would leave much of a wide one empty: a vector or more of the machine."""
 
-OPEN_TILES: Final = (IMAGE_TILES[0], PIXELS)
+OPEN_TILES: Final = (16, PIXELS)
 """Pixels of a tile of an image of one row, where the length is known at the call, which takes the one that suits."""
 
 BYTE_ROWS: Final = 64

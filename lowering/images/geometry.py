@@ -5,10 +5,13 @@ position i * pitch + j. Tiles are 64 positions each, feature-major [channels, 64
 convolution of stride 1 reads position p + tap.row * pitch + tap.column for position p of its result, which has the same
 pitch. Positions that are no pixel hold zeros where a window may read them. For a stride s, the pixels of rows and
 columns a + s i and b + s j are a plane of their own, a phase, that has the pitch of the result.
+
+Small images would have a large part of their positions between rows. Where a tile holds whole rows, or all of them, the
+same lanes of every tile read beyond a row: such images may have no room there, and windows leave these lanes out.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -18,6 +21,7 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.window import Pair, WindowAttr
 from ...dialect.ops.elementwise import rounds_to_codes
+from ...dialect.ops.image_bands import MOST_TAPS
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, WindowOp, image_shape
 from ...kernels.tile_widths import IMAGE_TILES, PIXELS
 
@@ -117,6 +121,11 @@ class Phases:
         """Whether a result reads one pixel of each channel."""
         return self.taps == (PhaseTap(0, 0, 0),)
 
+    def has_room(self, source: Plane, target: Plane) -> bool:
+        """Return whether no tap of a result is in another row than it should be, as there are positions between."""
+        columns = [tap.column for tap in self.taps]
+        return source.pitch >= max(source.width - min(columns), target.width + max(columns))
+
     def reads_tiles(self, source: Plane, target: Plane) -> bool:
         """Return whether the windows of a tile of results are the tile of the same number of what is read."""
         same = (source.pitch, source.tile, source.length) == (target.pitch, target.tile, target.length)
@@ -131,46 +140,74 @@ def reads_all(op: Operation) -> bool:
 def planes_of(ops: Iterable[Operation], values: Sequence[SSAValue]) -> dict[Pair, Plane]:
     """Return the plane of each size of images among `values`: sizes that windows connect have one pitch, and tile.
 
-    Tiles are those on which the convolutions of these sizes are predicted to take the least time.
+    Both are those with which the convolutions of these sizes are predicted to take the least time.
     """
     ops, sizes = list(ops), {_size(value) for value in values}
-    pitches = _Pitches({size: size for size in sizes}, {size: size[1] for size in sizes})
+    pitches = _Pitches({size: size for size in sizes}, {size: _Rows(size[0], size[1], size[1]) for size in sizes})
     for op in ops:
         if isinstance(op, WindowOp) and not reads_all(op):
             pitches.connect(op)
-    planes = {size: Plane(*size, pitches.least[pitches.root(size)]) for size in sizes}
+    planes = {size: Plane(*size, pitches.rows[pitches.root(size)].pitch) for size in sizes}
     if any((isinstance(op, Conv2dOp) and op.codes is not None) or rounds_to_codes(op) for op in ops):
         return planes
-    tiles = _tiles(planes, pitches, [op for op in ops if isinstance(op, Conv2dOp)])
-    return {size: replace(plane, tile=tiles[pitches.root(size)]) for size, plane in planes.items()}
+    forms = _forms(planes, pitches, [op for op in ops if isinstance(op, Conv2dOp)])
+    return {size: Plane(*size, *forms[pitches.root(size)]) for size in planes}
 
 
-def _tiles(planes: Mapping[Pair, Plane], pitches: "_Pitches", convolutions: Sequence[Conv2dOp]) -> dict[Pair, int]:
-    """Return the positions of a tile for each root of sizes."""
+class _Form(NamedTuple):
+    """The pitch of planes, and the positions of their tiles."""
+
+    pitch: int
+    tile: int
+
+
+def _forms(planes: Mapping[Pair, Plane], pitches: "_Pitches", convolutions: Sequence[Conv2dOp]) -> dict[Pair, _Form]:
+    """Return the form of planes for each root of sizes."""
     widths: dict[Pair, list[int]] = {}
-    costs: dict[tuple[Pair, int], float] = defaultdict(float)
+    costs: dict[tuple[Pair, _Form], float] = defaultdict(float)
     for op in convolutions:
         size, times = _size(op.result), dict[int, float]() if op.kernel is None else op.kernel.predicted
         root = pitches.root(size)
         widths[root] = [width for width in widths.get(root, IMAGE_TILES) if width in times]
-        for width in widths[root]:
-            costs[root, width] += times[width] * replace(planes[size], tile=width).tiles
+        for form in pitches.rows[root].forms(widths[root]):
+            costs[root, form] += times[form.tile] * Plane(*size, *form).tiles
     for size, plane in planes.items():
         if pitches.root(size) not in widths and plane.tiles == 1:
             # no convolution has a kernel for it: as many positions as there are
             widths[size] = [width for width in IMAGE_TILES if replace(plane, tile=width).tiles == 1][:1]
-    return {
-        root: min(widths.get(root, []), key=lambda width, root=root: costs[root, width], default=PIXELS)
-        for root in {pitches.root(size) for size in planes}
-    }
+    found: dict[Pair, _Form] = {}
+    for root in {pitches.root(size) for size in planes}:
+        rows = pitches.rows[root]
+        forms = rows.forms(widths.get(root, []))
+        found[root] = min(forms, key=lambda form, root=root: costs[root, form], default=_Form(rows.pitch, PIXELS))
+    return found
+
+
+class _Rows(NamedTuple):
+    """The rows of planes of one pitch: how many there are at most, their pitch, and that without room between them."""
+
+    most: int
+    pitch: int
+    least: int
+
+    def joined(self, other: "_Rows") -> "_Rows":
+        """Return the rows of planes that are among either."""
+        return _Rows(*map(max, zip(self, other, strict=True)))
+
+    def forms(self, tiles: Iterable[int]) -> Iterator[_Form]:
+        """Yield the forms with room between rows for each width of a tile, and those that can be without."""
+        for tile in tiles:
+            yield _Form(self.pitch, tile)
+            if self.least < self.pitch and (tile % self.least == 0 or self.most * self.least <= tile):
+                yield _Form(self.least, tile)
 
 
 @dataclass
 class _Pitches:
-    """Sizes that have one pitch, as trees, and the least pitch of each tree."""
+    """Sizes that have one pitch, as trees, and the rows of each tree."""
 
     parents: dict[Pair, Pair]
-    least: dict[Pair, int]
+    rows: dict[Pair, _Rows]
 
     def root(self, size: Pair) -> Pair:
         """Return the size that stands for all of its pitch."""
@@ -181,14 +218,17 @@ class _Pitches:
     def connect(self, op: WindowOp) -> None:
         """Make room for the pads of a window, and let what it reads and writes have one pitch for stride 1."""
         phases, before, after = Phases.of(op.window), _size(op.x), _size(op.result)
-        source = before[1] if phases.is_whole else phases.size(*before)[1]
+        height, width = before if phases.is_whole else phases.size(*before)
         columns = [tap.column for tap in phases.taps]
         target = self.root(after)
         if phases.is_whole and isinstance(op, Conv2dOp | Depthwise2dOp):
             other = self.root(before)
             self.parents[other] = target
-            self.least[target] = max(self.least[target], self.least[other])
-        self.least[target] = max(self.least[target], source, source - min(columns), after[1] + max(columns))
+            self.rows[target] = self.rows[target].joined(self.rows[other])
+        with_room = max(width, width - min(columns), after[1] + max(columns))
+        # code for many taps has no lanes to leave out
+        least = with_room if len(columns) > MOST_TAPS else max(width, after[1])
+        self.rows[target] = self.rows[target].joined(_Rows(height, with_room, least))
 
 
 def _size(value: SSAValue) -> Pair:

@@ -8,20 +8,18 @@ next to each other first, those of each phase in a line of their own, and the ta
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 from xdsl.ir import Operation
 
+from ...dialect.ops.image_bands import MOST_TAPS
 from ..llvm.builder import Code
 from ..llvm.flow import allocated, loop, select
 from ..llvm.values import Floats, Longs, Number
 from .windows import WindowForm
-
-MOST_UNROLLED: Final = 49
-"""Taps up to which each has code of its own."""
 
 
 class _Line(NamedTuple):
@@ -33,7 +31,7 @@ class _Line(NamedTuple):
 
 def has_many_taps(form: WindowForm) -> bool:
     """Return whether taps are copied in a loop."""
-    return form.work == "copy" and not form.of_codes and len(form.taps) > MOST_UNROLLED
+    return form.work == "copy" and not form.of_codes and len(form.taps) > MOST_TAPS
 
 
 def _distances(form: WindowForm) -> list[int]:

@@ -60,7 +60,10 @@ class Windows:
             image.meet()
         activation = op.activation if isinstance(op, Depthwise2dOp) else None
         fields = phases.taps, source.plane.pitch, shape_of(op.x)[1], source.tile_values
-        form = WindowForm(*fields, work, activation, codes is not None, source.plane.tile, source.plane.ring)
+        # rows whose lengths only a call knows are alone
+        has_room = source.plane.length != KNOWN or phases.has_room(source.plane, image.memory.views[op.result].plane)
+        columns = 0 if has_room else source.plane.width
+        form = WindowForm(*fields, work, activation, codes is not None, source.plane.tile, source.plane.ring, columns)
 
         def outside() -> Bytes:
             if words is not None:

@@ -58,6 +58,8 @@ class WindowForm:
     """Positions of a tile."""
     ring: int = 0
     """Tiles in memory, if not all are: addresses are those of the first one then."""
+    columns: int = 0
+    """Columns of what is read, where taps beyond them have to be left out; 0 where there is room between rows."""
 
     @property
     def item(self) -> int:
@@ -73,8 +75,14 @@ class WindowForm:
     def key(self) -> str:
         """A name for the function."""
         taps = "_".join(f"{tap.phase}p{tap.row}r{tap.column}".replace("-", "m") for tap in self.taps)
-        words = f"windows_{self.work}_{self.tile}_{self.pitch}_{self.channels}_{self.tile_values}_{self.ring}_{taps}"
+        words = f"windows_{self.work}_{self.tile}_{self.pitch}_{self.channels}_{self.tile_values}_{self.ring}"
+        words = f"{words}_{self.columns}_{taps}"
         return f"line_{words}" if self.of_codes else f"{words}_{activation_key(self.activation)}"
+
+    def inside(self, tap: int, first: int, width: int) -> list[bool]:
+        """Return which lanes of a vector of a tap are in the row where they should be."""
+        columns = [(first + lane) % self.pitch + self.taps[tap].column for lane in range(width)]
+        return [not self.columns or 0 <= column < self.columns for column in columns]
 
     def parts(self, tap: int, first: int, width: int) -> list[Part]:
         """Return where a vector of a tap lies whose results begin at a position: in one tile, or also in the next."""
@@ -184,9 +192,17 @@ class _Windows:
         """Return a vector of a tap."""
         lanes, parts = self.lanes, self.form.parts(tap, first, self.lanes.width)
         # the lanes up to the end of a tile are in it, the others begin the next one
-        loaded = [lanes.load(address, self.form.item) for address in self.rows.addresses(channel, tap, parts)]
-        if len(loaded) == 1:
-            return loaded[0]
+        value, *others = (lanes.load(one, self.form.item) for one in self.rows.addresses(channel, tap, parts))
         here = self.form.tile - parts[0].offset
-        chosen = ir.Constant(ir.VectorType(I1, lanes.width), [int(lane < here) for lane in range(lanes.width)])
-        return lanes.select(chosen, loaded[0], loaded[1])
+        for other in others:
+            value = lanes.select(_constant([lane < here for lane in range(lanes.width)]), value, other)
+        inside = self.form.inside(tap, first, lanes.width)
+        if all(inside):
+            return value
+        return lanes.select(
+            _constant(inside), value, lanes.splat(float("-inf") if self.form.work == "largest" else 0.0)
+        )
+
+
+def _constant(lanes: Sequence[bool]) -> ir.Constant:
+    return ir.Constant(ir.VectorType(I1, len(lanes)), [int(lane) for lane in lanes])

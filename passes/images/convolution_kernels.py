@@ -76,7 +76,7 @@ def _kernel(conv: Conv2dOp, machine: Machine, wanted: WantedKernel | None) -> Ke
         layer = replace(layer, stored="sparse")
     choices, predicted = dict[int, str](), dict[int, float]()
     text = f"density {density(weight):.3f}, {tiles_of(conv)} tiles of pixels"
-    for width in tile_widths_of(conv):
+    for width in tile_widths_of(conv, machine.lanes):
         times = all_predicted_us(layer, width, machine)
         best = min(times, key=times.__getitem__)
         if wanted is not None:

@@ -219,18 +219,27 @@ def pixels_of(value: SSAValue) -> int:
 
 
 def tiles_of(op: Conv2dOp, tile: int = PIXELS) -> int:
-    """Return the tiles of pixels of a convolution's result, about: rows have room for a pad, if there are several."""
+    """Return the tiles of pixels of a convolution's result, about.
+
+    Rows have room for a pad, if there are several, unless a tile holds whole ones, or all.
+    """
     _, _, height, width = image_shape(op.result)
-    room = min(height, width) > 1
-    return -(-height * (pitch_of(op) if _is_spread(op) else width + room) // tile)
+    if _is_spread(op):
+        return -(-height * pitch_of(op) // tile)
+    is_whole = min(height, width) == 1 or tile % width == 0 or height * width <= tile
+    return -(-height * (width if is_whole else width + 1) // tile)
 
 
-def tile_widths_of(op: Conv2dOp) -> list[int]:
-    """Return the pixels that tiles of a convolution may have: fewer where that leaves fewer places empty."""
+def tile_widths_of(op: Conv2dOp, lanes: int) -> list[int]:
+    """Return the pixels that tiles of a convolution may have: fewer where that leaves fewer places empty.
+
+    A tile has a vector of so many lanes or more.
+    """
     if is_open(op.result):
         return [*OPEN_TILES]
     places = PIXELS * tiles_of(op)
-    return [width for width in IMAGE_TILES if width == PIXELS or width * tiles_of(op, width) < places]
+    narrow = [width for width in IMAGE_TILES if lanes <= width < PIXELS and width * tiles_of(op, width) < places]
+    return [*narrow, PIXELS]
 
 
 def pitch_of(op: Conv2dOp | Depthwise2dOp) -> int:

@@ -30,11 +30,10 @@ from ...dialect.ops.image_bands import FEWEST_BANDS, FEWEST_OPS, BandGroupAttr, 
 from ...dialect.ops.image_network import ImageNetworkOp
 from ...dialect.ops.images import Conv2dOp, Interleave2dOp, Resample2dOp, WindowOp, image_shape
 from ...dialect.ops.regions import YieldOp
-from ...kernels.image_prices import image_shares
 from ...kernels.machine import Machine, MachineOptions
 from ...theory.depth_first.bands import Bands, Indices, Reach, Reading
 from ..analysis.rowwise import dynamic_operands
-from .image_layers import layer_us, pixels_of
+from .image_layers import pixels_of
 
 ROWS: Final = (1, 2, 4, 8, 16)
 """Rows of the last op in a band."""
@@ -45,14 +44,11 @@ USUAL_ROWS: Final = 4
 PATIENCE: Final = 4
 """Ops that a group may take in without a gain: those behind them may bring one."""
 
-BAND_US: Final = 0.3
-"""Microseconds of an op for each band."""
+BAND_US: Final = 0.05
+"""Microseconds of an op for each band: hundreds of bands were measured to take no longer than dozens."""
 
 SHARED_BAND_US: Final = 4.0
 """The same where threads meet behind each op."""
-
-WORTHWHILE: Final = 0.03
-"""Share of the predicted time of its ops from which on a group pays."""
 
 ROOM: Final = 1.5
 """Bytes that pass through a cache, over those of the rows that are needed."""
@@ -80,13 +76,12 @@ def _schedule(network: ImageNetworkOp, machine: Machine) -> None:
     if any((isinstance(op, Conv2dOp) and op.codes is not None) or rounds_to_codes(op) for op in ops):
         return
     groups, begin = list[BandGroupAttr](), 0
-    shares, search = image_shares(machine), _Search(ops, machine, network.threads.value.data)
+    search = _Search(ops, machine, network.threads.value.data)
     while begin < len(ops):
         best = search.best_group(begin)
-        end = begin + 1 if best is None else best.attribute.ops.stop
-        if best is not None and best.gain_us > WORTHWHILE * sum(layer_us(op, shares) for op in ops[begin:end]):
+        if best is not None and best.gain_us > 0:
             groups.append(best.attribute)
-            begin = end
+            begin = best.attribute.ops.stop
         else:
             begin += 1
     network.depth_first = BandsAttr(groups) if groups else None

@@ -22,14 +22,15 @@ from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.kernels.tile_widths import IMAGE_TILES, PIXELS
-from redpebble.lowering.images.memory import ops_of
+from redpebble.lowering.images.memory import ops_of, plan_images
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.runtime.network import Network
 from redpebble.sparse.csr import CscMatrix
 from tests.support.lowering_modules import HERE, Floats, function, native
 
 TARGET = next(iter(HERE.values()))
-each_tile = pytest.mark.parametrize("tile", [PIXELS, IMAGE_TILES[0], 48])
+NARROW = max(IMAGE_TILES[0], TARGET.lanes)
+each_tile = pytest.mark.parametrize("tile", [PIXELS, NARROW, 48])
 RELU = ActivationAttr("relu")
 
 
@@ -182,15 +183,16 @@ def reached(is_set: NDArray[np.bool_], connected: NDArray[np.bool_]) -> NDArray[
     return np.einsum("tcij,cto->oij", taps.astype(int), connected.astype(int)) > 0
 
 
-def test_what_is_no_number_reaches_what_its_connections_reach() -> None:
+@pytest.mark.parametrize(("height", "width", "tile"), [(7, 6, PIXELS), (7, 8, PIXELS), (8, 16, 48), (6, 4, NARROW)])
+def test_what_is_no_number_reaches_what_its_connections_reach(height: int, width: int, tile: int) -> None:
     def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:
         return [layers.conv(images[0], 5, SQUARE), layers.depthwise(images[0], SQUARE)]
 
-    case = Case([(4, 7, 6)], emit)
+    case = Case([(4, height, width)], emit, tile=tile)
     case.agrees()
     feeds = case.images(1)
     clean, x = case.run(feeds), feeds["x0"][0]
-    x[1, 3, 2], x[3, 5, 5] = np.nan, np.inf
+    x[1, 3, 2], x[3, 5, width - 1] = np.nan, np.inf
     weight = next(op for op in case.reference.walk() if isinstance(op, SparseConstantOp)).weight.to_dense()
     each = np.broadcast_to(np.eye(4, dtype=bool)[:, None], (4, 9, 4))
     for found, before, connected in zip(case.run(feeds), clean, (weight.reshape(4, 9, 5) != 0, each), strict=True):
@@ -225,6 +227,23 @@ def test_poolings_have_what_is_there_and_no_pads() -> None:
 
 
 @each_tile
+@pytest.mark.parametrize(("width", "bands"), [(2, 0), (4, 0), (8, 0), (16, 3), (24, 0)])
+def test_rows_without_room_between_them_have_windows_beyond_their_ends(tile: int, width: int, bands: int) -> None:
+    def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        a = layers.conv(layers.conv(images[0], 3, SQUARE, activation=RELU), 4, SQUARE)
+        wide = layers.conv(a, 4, WindowAttr((1, 7), dilations=(1, 3), pads=(0, 9, 0, 9)), residual=a)
+        each = layers.depthwise(wide, WindowAttr((3, 3), dilations=(2, 2), pads=(2, 2, 2, 2)))
+        largest = layers.add(Pool2dOp(each, "max", SQUARE))
+        half = layers.conv(largest, 5, WindowAttr((3, 3), strides=(2, 2), pads=(1, 1, 1, 1)))
+        return [half, layers.conv(half, 3, SQUARE), layers.conv(largest, 3, WindowAttr((2, 2)))]
+
+    case = Case([(4, 60, width)], emit, tile=tile, bands=bands)
+    network = next(op for op in case.module.walk() if isinstance(op, ImageNetworkOp))
+    assert tile % width or plan_images(network).views[network.body.block.args[0]].plane.pitch == width
+    case.agrees()
+
+
+@each_tile
 def test_channels_are_joined_cut_and_scaled_where_they_lie(tile: int) -> None:
     def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:
         (x,) = images
@@ -240,7 +259,7 @@ def test_channels_are_joined_cut_and_scaled_where_they_lie(tile: int) -> None:
     Case([(4, 5, 6)], emit, tile=tile).agrees()
 
 
-@pytest.mark.parametrize("tile", [PIXELS, IMAGE_TILES[0]])
+@pytest.mark.parametrize("tile", [PIXELS, NARROW])
 @pytest.mark.parametrize("bands", [2, 5, 70])
 def test_bands_of_awkward_windows_yield_what_whole_images_do(tile: int, bands: int) -> None:
     def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:

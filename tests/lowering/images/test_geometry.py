@@ -8,10 +8,11 @@ from xdsl.ir import Block
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.constants import ConstantOp
-from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp
+from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.kernels.tile_widths import PIXELS
+from redpebble.kernels.tile_widths import IMAGE_TILES, PIXELS
 from redpebble.lowering.images.geometry import NO_PIXEL, Phases, Plane, planes_of
+from redpebble.lowering.images.windows import WindowForm
 
 
 def test_a_plane_has_room_between_its_rows_and_none_behind_the_last_pixel() -> None:
@@ -52,6 +53,17 @@ def test_tiles_of_small_images_are_those_on_which_their_convolutions_take_the_le
     assert planes_of([], [x])[3, 4].tile == 16
 
 
+def test_rows_have_no_room_between_them_where_that_saves_tiles() -> None:
+    x = Block(arg_types=[f32_tensor((DYNAMIC, 2, 8, 8))]).args[0]
+    weight, window = ConstantOp(np.zeros((18, 2), np.float32)).result, WindowAttr((3, 3), pads=(1, 1, 1, 1))
+    op = Conv2dOp(x, weight, None, window)
+    pitches = list[int]()
+    for times in ({64: 3.0}, {48: 1.0}, {48: 1.0, 64: 2.5}, {16: 1.0, 64: 3.9}):
+        op.kernel = KernelAttr({1: "count_blocks"}, "by the test", times)
+        pitches.append(planes_of([op], [x, op.result])[8, 8].pitch)
+    assert pitches == [8, 9, 9, 8]
+
+
 sizes = st.integers(1, 12)
 
 
@@ -68,12 +80,15 @@ def windows(draw: st.DrawFn) -> tuple[WindowAttr, tuple[int, int]]:
     return WindowAttr(kernel, pair(1, 5), dilations, pads), size
 
 
-@settings(max_examples=40)
-@given(windows())
-def test_each_tap_of_a_result_is_at_one_distance_or_where_no_pixel_is(case: tuple[WindowAttr, tuple[int, int]]) -> None:
+@settings(max_examples=100)
+@given(windows(), st.sampled_from(IMAGE_TILES))
+def test_each_tap_of_a_result_is_at_one_distance_or_where_no_pixel_is(
+    case: tuple[WindowAttr, tuple[int, int]], tile: int
+) -> None:
     window, (height, width) = case
     x = Block(arg_types=[f32_tensor((DYNAMIC, 2, height, width))]).args[0]
-    op = Depthwise2dOp(x, ConstantOp(np.zeros((len(window.taps), 2), np.float32)).result, None, window)
+    op = Conv2dOp(x, ConstantOp(np.zeros((2 * len(window.taps), 2), np.float32)).result, None, window)
+    op.kernel = KernelAttr({1: "count_blocks"}, "by the test", {tile: 1.0})
     planes, phases = planes_of([op], [x, op.result]), Phases.of(window)
     target = planes[window.result_size(height, width)]
     source = planes[height, width] if phases.is_whole else Plane(*phases.size(height, width), target.pitch, target.tile)
@@ -82,6 +97,11 @@ def test_each_tap_of_a_result_is_at_one_distance_or_where_no_pixel_is(case: tupl
     for tap, (phase, row, column) in zip(window.taps, phases.taps, strict=True):
         read = target.positions(rows, columns) + row * target.pitch + column
         inside = (read >= 0) & (read < source.tiles * source.tile)
+        if not phases.has_room(source, target):
+            form = WindowForm(phases.taps, target.pitch, 2, 0, "copy", tile=tile, columns=source.width)
+            lanes = form.inside(window.taps.index(tap), 0, tile)
+            assert all(form.inside(window.taps.index(tap), tile * one, tile) == lanes for one in range(target.tiles))
+            inside &= np.array(lanes)[target.positions(rows, columns) % tile]
         found = np.where(inside, np.append(source.pixels(), NO_PIXEL)[np.where(inside, read, -1)], NO_PIXEL)
         # the pixel of a phase, as one of the image
         (first, second), (down, across) = phases.offsets[phase], window.stride
