@@ -8,6 +8,8 @@ from typing import Final
 
 from ..foundation.choices import Choices
 from ..foundation.log import LOG
+from ..lowering.cpu_target import CpuTarget
+from ..runtime.jit import assumed_cpu
 from .custom_ops.node import one_line
 from .session import fill_cache
 from .session_arguments import Wanted
@@ -27,10 +29,11 @@ def main() -> None:
         LOG.setLevel(asked["level"])  # the cache keeps what is only counted to be logged
         source = asked["path"] or requests.read(asked["bytes"])
         wanted = Wanted(asked["threads"], asked["rows"], choices=Choices.parse(asked["choices"], "choices"))
-        for line in requests:
-            try:
-                fill_cache(source, wanted.with_sizes(json.loads(line)))
-                error = ""
-            except Exception as fault:  # the one who asks logs it
-                error = one_line(fault)
-            replies.write(json.dumps({"error": error}).encode() + b"\n")
+        with assumed_cpu(CpuTarget(*asked["cpu"])):
+            for line in requests:
+                try:
+                    fill_cache(source, wanted.with_sizes(json.loads(line)))
+                    error = ""
+                except Exception as fault:  # the one who asks logs it
+                    error = one_line(fault)
+                replies.write(json.dumps({"error": error}).encode() + b"\n")

@@ -7,9 +7,11 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import astuple
 from typing import IO, Final
 
 from ..foundation.log import LOG
+from ..runtime.jit import host_target
 from .session_arguments import Wanted
 
 MODULE: Final = f"{__package__}.compile_sizes"
@@ -87,7 +89,7 @@ class CompilingProcess:
         path = self._source if isinstance(self._source, str) else ""
         asked = {"path": path, "bytes": len(content), "threads": self._wanted.threads, "rows": self._wanted.rows}
         asked["choices"] = self._wanted.choices.text
-        asked["level"] = LOG.getEffectiveLevel()
+        asked |= {"level": LOG.getEffectiveLevel(), "cpu": list(astuple(host_target()))}
         try:
             _send(self._process.stdin, asked)
             view = memoryview(content)

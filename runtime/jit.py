@@ -2,7 +2,8 @@
 
 import ctypes
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -21,8 +22,35 @@ def _initialize() -> None:
     binding.initialize_native_asmparser()  # for inline assembly; LLVM ends the process without it
 
 
-@cache
 def host_target() -> CpuTarget:
+    """Return the CPU that code of this process is for: this machine's with all its features, unless one is assumed."""
+    return _assumed()[-1] if _assumed() else this_cpu()
+
+
+@cache
+def _assumed() -> list[CpuTarget]:
+    return []
+
+
+@contextmanager
+def assumed_cpu(target: CpuTarget) -> Generator[None]:
+    """Let all code of this process be for a CPU that can do less than this machine's, to test it here.
+
+    Raises:
+        ValueError: this machine cannot run code for it.
+    """
+    missing = missing_features(target)
+    if missing:
+        raise ValueError(f"expected a CPU with {', '.join(missing)}, got {this_cpu().cpu}, which has not")
+    _assumed().append(target)
+    try:
+        yield
+    finally:
+        _assumed().pop()
+
+
+@cache
+def this_cpu() -> CpuTarget:
     """Return this machine's CPU with all its features."""
     return CpuTarget.from_features(binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
 

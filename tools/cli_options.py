@@ -136,7 +136,7 @@ ScheduleSeconds = Annotated[float, typer.Option(metavar="S", help="Time to annea
 
 
 class CpuLevel(StrEnum):
-    """The CPU that `compile` emits code for: this machine, or a level of x86-64."""
+    """The CPU that code is for: this machine, or a level of x86-64."""
 
     HOST = "host"
     GENERIC = "generic"
@@ -145,6 +145,28 @@ class CpuLevel(StrEnum):
     AVX512 = "avx512"
     AVX512VNNI = "avx512vnni"
     ZEN4 = "zen4"
+
+
+def on_cpu(context: typer.Context, level: CpuLevel) -> CpuLevel:
+    """Let the command make and choose code for a level of CPUs.
+
+    Raises:
+        ValueError: this machine cannot run such code.
+    """
+    if level is not CpuLevel.HOST and not context.resilient_parsing:
+        from ..ort.custom_ops.library import level_target
+        from ..runtime.jit import assumed_cpu
+
+        context.with_resource(assumed_cpu(level_target(level.value)))
+    return level
+
+
+Cpu = Annotated[
+    CpuLevel,
+    typer.Option(
+        "--cpu", help="Test our code for such a CPU on this machine; onnxruntime's is not limited.", callback=on_cpu
+    ),
+]
 
 
 class OptimizeTarget(StrEnum):

@@ -9,6 +9,8 @@ from ..foundation.threads import usable_threads
 from .cli_options import (
     Atol,
     Batches,
+    Cpu,
+    CpuLevel,
     Dims,
     InputFile,
     InputShapes,
@@ -38,6 +40,7 @@ def check(
         str,
         typer.Option(metavar="A,B", help="Ways to check: compile, session, provider; default: the first that works."),
     ] = "",
+    cpu: Cpu = CpuLevel.HOST,  # noqa: ARG001 - its callback does it
     report: ReportPath = None,
 ) -> None:
     """Compare with onnxruntime; exit code 1 when an output differs.
@@ -77,6 +80,7 @@ def bench(
     input_shape: InputShapes = None,
     dim: Dims = None,
     inputs: InputFile = None,
+    cpu: Cpu = CpuLevel.HOST,  # noqa: ARG001 - its callback does it
     report: ReportPath = None,
 ) -> None:
     """Print a table to paste: times beside onnxruntime's.

@@ -24,6 +24,7 @@ from .cli_options import (
     Atol,
     Batches,
     ChoicesFile,
+    Cpu,
     CpuLevel,
     Dims,
     DropDeadRows,
@@ -401,6 +402,7 @@ def optimize(
         bool | None,
         typer.Option(help="Write weights to a file beside the model; by default as the original, or if too large."),
     ] = None,
+    cpu: Cpu = CpuLevel.HOST,  # noqa: ARG001 - its callback does it
     report: ReportPath = None,
     seed: Seed = 0,
     print_after_all: PrintAfterAll = False,

@@ -23,7 +23,7 @@ DEPENDENCIES = ("llvmlite", "numpy", "onnx-ir", "xdsl")
 """Packages whose version can change what the compiler makes of a model."""
 
 LOADED: Final = time.time_ns()
-"""When this process loaded the first of the compiler's modules, about."""
+"""The time at which this process loaded the first of the compiler's modules, about."""
 
 
 @cache
