@@ -64,7 +64,7 @@ def sessions(model: onnx.ModelProto, file: Path) -> Mapping[str, onnxruntime.Inf
     for level in filter(has_level, write_library(model, file)):
         options = one_thread()
         options.register_custom_ops_library(str(file))
-        ctypes.c_int64.in_dll(ctypes.CDLL(str(file)), LEVEL_VARIABLE).value = LEVELS.index(level)
+        ctypes.c_int64.in_dll(ctypes.CDLL(str(file)), LEVEL_VARIABLE).value = LEVELS["x86_64"].index(level)
         found[level] = onnxruntime.InferenceSession(model.SerializeToString(), options)
     return found
 
@@ -90,7 +90,7 @@ def lines(name: str, model: onnx_ir.Model, file: Path, batches: Sequence[int], b
         x = np.random.default_rng(batch).standard_normal((batch, features), dtype=np.float32)
         times = interleave({key: partial(one.run, None, {"x": x}) for key, one in made.items()}, budget)
         us = times["session"].median_us
-        ratios = [f"{times[level].median_us / us:.2f}" if level in times else "" for level in LEVELS]
+        ratios = [f"{times[level].median_us / us:.2f}" if level in times else "" for level in LEVELS["x86_64"]]
         yield f"| {name} | {file.stat().st_size / 1e6:.1f} | {batch} | {us:.1f} | {' | '.join(ratios)} |"
 
 
@@ -107,7 +107,7 @@ def main(
         [int(size) for size in neurons.split(",")],
         Budget(seconds, clock=time.thread_time if thread_time else time.perf_counter),
     )
-    heads = ("network of", "library MB", "rows", "session us", *LEVELS)
+    heads = ("network of", "library MB", "rows", "session us", *LEVELS["x86_64"])
     console.print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|", highlight=False, soft_wrap=True)
     floats = network(sizes, sparsity)
     x = np.random.default_rng(0).standard_normal((SAMPLES, sizes[0]), dtype=np.float32)

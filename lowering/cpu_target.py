@@ -1,7 +1,8 @@
 """The CPU that kernels are emitted for: LLVM's name and feature string for it, and what follows from them."""
 
-import platform
 from dataclasses import dataclass
+
+from .architectures import Architecture, architecture_of, host_name
 
 
 @dataclass(frozen=True)
@@ -14,16 +15,17 @@ class CpuTarget:
     cpu: str
     features: str
     lanes: int
+    architecture_name: str = "x86_64"
 
     @classmethod
-    def from_features(cls, cpu: str, features: str) -> "CpuTarget":
+    def from_features(cls, cpu: str, features: str, architecture_name: str = "x86_64") -> "CpuTarget":
         """Return the target with the widest vectors for which `features` has both arithmetic and fused multiply-add."""
         enabled = _switched_on(features)
         if "avx512f" in enabled:
-            return cls(cpu, features, 16)
+            return cls(cpu, features, 16, architecture_name)
         if {"avx2", "fma"} <= enabled:
-            return cls(cpu, features, 8)
-        return cls(cpu, features, 4)
+            return cls(cpu, features, 8, architecture_name)
+        return cls(cpu, features, 4, architecture_name)
 
     @classmethod
     def avx512(cls) -> "CpuTarget":
@@ -52,9 +54,25 @@ class CpuTarget:
         return cls.from_features("x86-64", f"{cls.avx2().features},+avxvnni")
 
     @classmethod
-    def generic(cls) -> "CpuTarget":
-        """Return the least of the host's architecture: SSE2 on x86-64, LLVM's default elsewhere."""
-        return cls.from_features("x86-64" if platform.machine().lower() in {"x86_64", "amd64"} else "", "")
+    def arm64(cls) -> "CpuTarget":
+        """Return the least of 64-bit ARM: NEON, 32 registers of 4 floats."""
+        return cls.generic("aarch64")
+
+    @classmethod
+    def arm64_dot(cls) -> "CpuTarget":
+        """Return 64-bit ARM that multiplies bytes, as servers and phones since 2018 and all of Apple's M series do."""
+        return cls.from_features("generic", "+dotprod", "aarch64")
+
+    @classmethod
+    def generic(cls, architecture_name: str = "") -> "CpuTarget":
+        """Return the least CPU of an architecture, the host's by default: SSE2 on x86-64, NEON on ARM."""
+        least = architecture_of(architecture_name or host_name())
+        return cls.from_features(least.cpu, least.features, least.name)
+
+    @property
+    def architecture(self) -> Architecture:
+        """The kind of CPUs that it is one of."""
+        return architecture_of(self.architecture_name)
 
     @property
     def extensions(self) -> frozenset[str]:
@@ -62,9 +80,14 @@ class CpuTarget:
         return _switched_on(self.features)
 
     @property
+    def registers(self) -> int:
+        """Vector registers."""
+        return 32 if self.has_avx512 else self.architecture.registers
+
+    @property
     def has_fma(self) -> bool:
         """Whether there is an instruction for a * b + c; without one LLVM would call libm."""
-        return self.lanes >= 8
+        return self.lanes >= 8 or self.architecture.has_fma
 
     @property
     def has_bfloat(self) -> bool:
@@ -78,8 +101,33 @@ class CpuTarget:
 
     @property
     def has_avx512(self) -> bool:
-        """Whether vectors of 16 floats and 32 registers may be used."""
+        """Whether vectors of 16 floats and 32 registers may be used, and floats looked up among two of them."""
         return self.lanes >= 16
+
+    @property
+    def lookup_lanes(self) -> int:
+        """Lanes of the vectors whose bytes are looked up among 16 in one instruction; 0 where none is."""
+        if "avx512bw" in self.extensions:
+            return 16
+        return 8 if "avx2" in self.extensions else 0
+
+    @property
+    def looks_up_lines(self) -> bool:
+        """Whether there is an instruction that looks up 64 bytes among 128."""
+        return "avx512vbmi" in self.extensions
+
+    @property
+    def packs_lines(self) -> bool:
+        """Whether there are instructions that make 64 bytes of four vectors of integers."""
+        return "avx512bw" in self.extensions
+
+    @property
+    def multiplies_bytes(self) -> bool:
+        """Whether there is an instruction for products of bytes on the widest registers that are used."""
+        if "avx512bw" in self.extensions:
+            return "avx512vnni" in self.extensions
+        narrow = "avxvnni" in self.extensions or {"avx512vnni", "avx512vl"} <= self.extensions
+        return "avx2" in self.extensions and narrow
 
 
 def _switched_on(features: str) -> frozenset[str]:

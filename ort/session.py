@@ -431,22 +431,27 @@ def _names_beyond(count: int) -> tuple[str, str]:
     return f"{OP_TYPE}_{count}", f"{CODES_OP_TYPE}_{count * CODES_COUNT // OPERATOR_COUNT}"
 
 
-def write_library(model: "Source", path: Path) -> tuple[str, ...]:
-    """Write native code for the sparse networks of a model: a library that runs them without Python, on any x86-64.
+def write_library(model: "Source", path: Path, architecture: str = "") -> tuple[str, ...]:
+    """Write native code for the sparse networks of a model: a library that runs them without Python.
+
+    It runs on Linux, on any CPU of an architecture: `x86_64` or `aarch64`, this machine's by default.
 
     Returns the levels of CPUs that one of the networks has code of its own for.
 
     Raises:
         ModelError: the model is unreadable.
-        ValueError: the model has no sparse network, or none that becomes code; or this machine makes no libraries.
+        ValueError: the model has no sparse network, or none that becomes code; or there are no libraries for that
+            architecture.
         OSError: the file cannot be written.
     """
     from ..foundation.atomic_files import replacing
     from ..frontend.errors import ModelError
     from ..frontend.reading.model_source import read_model
     from .custom_ops.library import build_library
+    from .elf.linker import library_architecture
     from .native.tables import LEVELS
 
+    name = library_architecture(architecture).name
     operators: dict[str, list[onnx_ir.Node]] = {}
     for graph in read_model(model).graphs():
         for node in graph:
@@ -456,7 +461,7 @@ def write_library(model: "Source", path: Path) -> tuple[str, ...]:
     reasons: list[str] = []
     for op_type, nodes in operators.items():
         try:
-            variants[op_type] = _code_by_digest(nodes)
+            variants[op_type] = _code_by_digest(nodes, name)
         except (ModelError, ValueError) as error:
             # an operator that the library does not know runs as its function
             reasons.append(f"{op_type} runs as its function, without native code: {one_line(error)}")
@@ -464,14 +469,14 @@ def write_library(model: "Source", path: Path) -> tuple[str, ...]:
         raise ValueError("; ".join(reasons))
     for line in reasons:
         LOG.warning("%s", line)
-    image = build_library({name: list(digests.items()) for name, digests in variants.items()}, path.name)
+    image = build_library({name: list(digests.items()) for name, digests in variants.items()}, path.name, name)
     with replacing(path) as file:
         file.write(image)
     made = {level for digests in variants.values() for artefacts in digests.values() for level in artefacts}
-    return tuple(level for level in LEVELS if level in made)
+    return tuple(level for level in LEVELS[name] if level in made)
 
 
-def _code_by_digest(nodes: "Sequence[onnx_ir.Node]") -> dict[str, dict[str, Artefact]]:
+def _code_by_digest(nodes: "Sequence[onnx_ir.Node]", architecture: str) -> dict[str, dict[str, Artefact]]:
     """Return the code of nodes of one operator: by the digest that a node states, and the level of CPUs.
 
     Raises:
@@ -486,7 +491,7 @@ def _code_by_digest(nodes: "Sequence[onnx_ir.Node]") -> dict[str, dict[str, Arte
         op_type, attributes, constants = written(node)
         digest = str(attributes.get("digest", ""))
         if digest not in found:
-            found[digest] = code_of_levels(partial(compile_network, op_type, attributes, constants))
+            found[digest] = code_of_levels(partial(compile_network, op_type, attributes, constants), architecture)
     for artefact in (one for levels in found.values() for one in levels.values()):
         network_table(artefact.program, symbols_of(artefact.program, ""), IN_ONNXRUNTIME)
     return found

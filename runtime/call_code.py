@@ -4,6 +4,7 @@ import hashlib
 import platform
 from functools import cache
 
+from ..lowering.architectures import host_name
 from ..lowering.calls.pool import EXPORTS, pool_module
 from ..lowering.cpu_target import CpuTarget
 from .jit import MachineCode, emit_object, load_object
@@ -14,10 +15,10 @@ from .store.checked_file import kept
 @cache
 def call_code() -> MachineCode:
     """Return the code; there is one copy in a process."""
-    digest = hashlib.sha256(compiler_fingerprint() + f"{platform.machine()} {platform.system()}".encode())
+    digest = hashlib.sha256(compiler_fingerprint() + f"{host_name()} {platform.system()}".encode())
     return load_object(kept(default_folder() / f"calls-{digest.hexdigest()[:40]}.o", _object), EXPORTS)
 
 
 def _object() -> bytes:
-    x86 = platform.machine().lower() in {"x86_64", "amd64", "i386", "i686"}
-    return emit_object(pool_module(x86=x86, linux=platform.system() == "Linux"), CpuTarget.generic())
+    target = CpuTarget.generic()
+    return emit_object(pool_module(target.architecture.pause, linux=platform.system() == "Linux"), target)

@@ -9,6 +9,7 @@ from functools import cache
 
 from llvmlite import binding
 
+from ..lowering.architectures import host_name
 from ..lowering.cpu_target import CpuTarget
 
 StepFunction = Callable[..., None]
@@ -20,6 +21,13 @@ def _initialize() -> None:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     binding.initialize_native_asmparser()  # for inline assembly; LLVM ends the process without it
+
+
+@cache
+def _initialize_others() -> None:
+    """Make LLVM's code generators for all architectures available."""
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
 
 
 def host_target() -> CpuTarget:
@@ -52,11 +60,14 @@ def assumed_cpu(target: CpuTarget) -> Generator[None]:
 @cache
 def this_cpu() -> CpuTarget:
     """Return this machine's CPU with all its features."""
-    return CpuTarget.from_features(binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
+    features = binding.get_host_cpu_features().flatten()
+    return CpuTarget.from_features(binding.get_host_cpu_name(), features, host_name())
 
 
 def missing_features(target: CpuTarget) -> tuple[str, ...]:
-    """Return the features that code for `target` needs and this machine lacks."""
+    """Return the features that code for `target` needs and this machine lacks; another architecture is one."""
+    if target.architecture_name != host_name():
+        return (target.architecture_name,)
     host = binding.get_host_cpu_features()
     needed = [feature[1:] for feature in target.features.split(",") if feature.startswith("+")]
     return tuple(feature for feature in needed if not host.get(feature, False))
@@ -76,10 +87,17 @@ def emit_object(llvm_ir: str, target: CpuTarget) -> bytes:
     """
     _initialize()
     module = binding.parse_assembly(llvm_ir)
-    machine = binding.Target.from_default_triple().create_target_machine(
+    machine = _llvm_target(target).create_target_machine(
         cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="default"
     )
     return machine.emit_object(module)
+
+
+def _llvm_target(target: CpuTarget) -> binding.Target:
+    if target.architecture_name == host_name():
+        return binding.Target.from_default_triple()
+    _initialize_others()
+    return binding.Target.from_triple(target.architecture.triple)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ WIDTHS: Final = (16, 32, 64)
 MOST_KEYS: Final = 132
 """Keys of a block: scores of 64 queries stay in a first-level cache of 48 KiB."""
 
-VECTORS: Final = {16: 4, 8: 2, 4: 2}
-"""Vectors of queries in registers, by the floats of one."""
+VECTORS: Final = {32: 4, 16: 2}
+"""Vectors of queries in registers, by the number of registers."""
 
-ROWS: Final = {16: {4: 6, 2: 8, 1: 8}, 8: {2: 6, 1: 6}, 4: {2: 4, 1: 4}}
+ROWS: Final = {32: {4: 6, 2: 8, 1: 8}, 16: {2: 6, 1: 6}}
 """Keys, or features of values, whose sums for so many vectors stay in registers."""
 
 ROUNDED_KEYS: Final = 5 * MOST_KEYS
@@ -93,8 +93,8 @@ class Registers(NamedTuple):
     @staticmethod
     def of(target: CpuTarget, width: int) -> "Registers":
         """Return those of a block of `width` queries."""
-        vectors = min(VECTORS[target.lanes], width // target.lanes)
-        return Registers(vectors, ROWS[target.lanes][vectors], target.lanes)
+        vectors = min(VECTORS[target.registers], width // target.lanes)
+        return Registers(vectors, ROWS[target.registers][vectors], target.lanes)
 
     @property
     def columns(self) -> int:

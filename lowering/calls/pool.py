@@ -92,7 +92,7 @@ EXPORTS: Final = {
 """Exported function -> its number of pointers and of 64-bit numbers."""
 
 
-def pool_module(*, x86: bool, linux: bool) -> str:
+def pool_module(pause: str, *, linux: bool) -> str:
     """Return the LLVM IR of the runtime in this process.
 
     Linux likes to wake a thread on the CPU of its waker, which goes on running: there a thread moves away before it
@@ -100,7 +100,7 @@ def pool_module(*, x86: bool, linux: bool) -> str:
     """
     code = WordCode(ir.Module("redpebble-calls"))
     _declare_system(code, linux=linux)
-    emit_relax(code, WAITING, x86=x86)
+    emit_relax(code, WAITING, pause)
     _emit_report(code)
     emit_sizes(code)
     emit_split(code)

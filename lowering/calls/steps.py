@@ -65,13 +65,13 @@ class Waiting:
         return self.spins + YIELDS * LOOKS
 
 
-def emit_relax(code: WordCode, waiting: Waiting, *, x86: bool) -> None:
-    """Emit `relax (looks)`, for a thread that has looked at a flag so often; only x86 can tell the core to pause."""
+def emit_relax(code: WordCode, waiting: Waiting, pause: str) -> None:
+    """Emit `relax (looks)`, for a thread that has looked at a flag so often; `pause` is its instruction, if any."""
 
     @code.function()
     def relax(looks: Number) -> None:
-        if x86:
-            code.builder.asm(ir.FunctionType(VOID, []), "pause", "~{memory}", [], True)
+        if pause:
+            code.builder.asm(ir.FunctionType(VOID, []), pause, "~{memory}", [], True)
         is_turn = looks & (LOOKS - 1) == LOOKS - 1
         with rarely(~is_turn | (looks < waiting.spins)):
             code.leave()

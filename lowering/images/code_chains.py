@@ -159,7 +159,7 @@ def table_gains(chain: Sequence[Operation], target: CpuTarget) -> bool:
         return True
     long = [op for op in chain if isinstance(op, ActivateOp) and not rounds_to_codes(op)]
     is_long = any(op.activation.kind not in OF_FEW_INSTRUCTIONS for op in long)
-    return "avx512vbmi" in target.extensions or is_long
+    return target.looks_up_lines or is_long
 
 
 def table_of(chain: Sequence[Operation], source: tuple[SSAValue, Stored], target: Stored) -> bytes:
@@ -195,7 +195,7 @@ def looking_up(code: Code) -> ir.Function:
 
     @code.kernel("look_up_codes")
     def kernel(x: Bytes, table: Bytes, y: Bytes, channels: Number) -> None:
-        if "avx512vbmi" not in code.target.extensions:
+        if not code.target.looks_up_lines:
             with loop(channels * PIXELS) as place:
                 y[place] = table.narrow(x[place])
             return

@@ -64,9 +64,8 @@ class _Placing:
     """Bytes of lines at other places; made where a function begins."""
 
     def __init__(self, code: Code, place: Bytes) -> None:
-        self._builder, features = place.builder, code.target.extensions
-        self._has_instruction = "avx512vbmi" in features
-        self._lanes = 16 if "avx512bw" in features else 8 if "avx2" in features else 0
+        self._builder = place.builder
+        self._has_instruction, self._lanes = code.target.looks_up_lines, code.target.lookup_lanes
         if not self._lanes:
             self._room = [allocated(place, Bytes, PIXELS) for _ in range(2)]
 

@@ -23,7 +23,6 @@ from ..llvm.flow import call, fold, loop
 from ..llvm.intrinsics import call_intrinsic
 from ..llvm.values import FLOAT, FLOAT_BYTES, I32, Bytes, Floats, Longs, Number, Value
 from ..llvm.vectors import int_constants
-from ..quantized.byte_lanes import multiplies_bytes
 from ..quantized.lookup_layer import LayerEnd
 from ..quantized.quad_layer import Blocks, quad_layer
 from ..quantized.step import WIDE_LANES
@@ -41,7 +40,7 @@ def emit_convolution_on_codes(image: ImageCode, op: Conv2dOp) -> None:
     read, plane, own = Windows.of(image, op, "copy"), image.memory.views[op.result].plane, OwnRows.of(op)
     family = SCATTERED if op.kernel is None else op.kernel.family_at(PIXELS)
     blocks = 1 if op.kernel is None else op.kernel.blocks.get(family, 1)
-    form = LookupForm(WIDE_LANES, bytewise=multiplies_bytes(image.code.target))
+    form = LookupForm(WIDE_LANES, bytewise=image.code.target.multiplies_bytes)
     output, rounds_sums = codes_in(op.result.type), op.on_codes.rounds_sums
     kind = "values" if output is None else "codes"
     end = LayerEnd(kind, op.activation, shape_of(op.weight)[1], adds=op.finds_codes)

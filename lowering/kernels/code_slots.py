@@ -503,7 +503,7 @@ class _Panel:
 
 
 def _has_lookup(target: CpuTarget) -> bool:
-    return "avx2" in target.extensions
+    return target.lookup_lanes >= LANES
 
 
 def _constant(kind: ir.VectorType, number: int) -> ir.Constant:

@@ -69,7 +69,7 @@ class _Stream(NamedTuple):
 def _even_chunks(code: Code, width: int) -> list[ColumnChunk]:
     """Return the columns cut into chunks of about equal size, as wide as the registers allow."""
     lanes = code.column_lanes(width)
-    vectors, most = width // lanes, 3 if code.target.has_avx512 else 2
+    vectors, most = width // lanes, 3 if code.target.registers >= 32 else 2
     chunks = -(-vectors // most)
     sizes = [vectors // chunks + (index < vectors % chunks) for index in range(chunks)]
     return [ColumnChunk(lanes * sum(sizes[:index]), size) for index, size in enumerate(sizes)]
@@ -153,7 +153,7 @@ class _Chunk:
 
     def _most_rows(self) -> int:
         """Return the rows whose sums the registers hold besides an input's vectors and a weight."""
-        vectors, registers = self.form.vectors, 32 if self.code.target.has_avx512 else 16
+        vectors, registers = self.form.vectors, self.code.target.registers
         return max(section.height for section in SECTIONS if section.height * vectors <= registers - vectors - 1)
 
     def _emit_rows(self, shared: _Stream, own: Sequence[_Stream], targets: Sequence[Number]) -> None:

@@ -41,7 +41,7 @@ AHEAD: Final = 128
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return the kernel for tiles of `form.width` columns, see `BlockKernel`."""
-    return BlockKernel("strips", STRIP_ROWS, 4 if code.target.has_avx512 else 2, _products).emit(code, form)
+    return BlockKernel("strips", STRIP_ROWS, 4 if code.target.registers >= 32 else 2, _products).emit(code, form)
 
 
 def _products(strip: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:

@@ -31,22 +31,11 @@ PORTABLE_LANES = 4
 """Outputs of a panel where each byte is looked up by itself."""
 
 
-def multiplies_bytes(target: CpuTarget) -> bool:
-    """Return whether there is an instruction for products of bytes on the widest registers that are used."""
-    features = target.extensions
-    if "avx512bw" in features:
-        return "avx512vnni" in features
-    return "avx2" in features and ("avxvnni" in features or {"avx512vnni", "avx512vl"} <= features)
-
-
 def lookup_form(target: CpuTarget) -> LookupForm:
     """Return the form of steps for a target."""
-    features = target.extensions
-    bytewise = multiplies_bytes(target)
-    if "avx512bw" in features:
-        return LookupForm(16, bytewise, in_pairs=bytewise and "avx512vbmi" in features)
-    if "avx2" in features:
-        return LookupForm(8, bytewise)
+    bytewise = target.multiplies_bytes
+    if target.lookup_lanes:
+        return LookupForm(target.lookup_lanes, bytewise, in_pairs=bytewise and target.looks_up_lines)
     return LookupForm(PORTABLE_LANES, bytewise=False)
 
 

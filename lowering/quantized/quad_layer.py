@@ -119,7 +119,7 @@ class QuadEnd:
 
     def _line(self, values: Sequence[ir.Value]) -> ir.Value:
         """Return the codes of four vectors of values; a NaN is the least one."""
-        if "avx512bw" not in self.lanes.target.extensions:
+        if not self.lanes.target.packs_lines:
             return self._line_by_words(values)
         builder, lanes, rounding = self.lanes.builder, self.lanes, self.rounding
         assert rounding is not None

@@ -38,7 +38,7 @@ from ..llvm.transposition import columns_to_rows, rows_to_columns
 from ..llvm.values import BYTE, FLOAT_BYTES, Bytes, Floats, Index, Number, Pointers, Value
 from ..program import TiledRows, TileTime
 from ..tiles.row_major import Sharing
-from .byte_lanes import lookup_form, multiplies_bytes
+from .byte_lanes import lookup_form
 from .depth_first import GroupLines, OfLayer, depth_first_codes, lines_of, pack_group
 from .found_codes import FoundCodes, find_codes, found_bytes
 from .live_rows import LiveRows, drop_dead, dropping_layers, live_bytes, write_live
@@ -133,7 +133,7 @@ def _padded(outputs: int) -> int:
 
 def has_quads(chain: CodeChain, target: CpuTarget) -> bool:
     """Return whether many rows are done by quads."""
-    return _wants_quads(chain) and multiplies_bytes(target)
+    return _wants_quads(chain) and target.multiplies_bytes
 
 
 def _wants_quads(chain: CodeChain) -> bool:
@@ -281,7 +281,7 @@ class QuantizedStep:
         call(rows_to_columns(self.code, COLUMNS), x.address, memory, x.stride // QUAD, quads, count, COLUMNS)
         call(words_to_lines(self.code), memory, quads)
         stream = self._pointers("depth first", number, partial(_packed_group, number))
-        form = LookupForm(WIDE_LANES, bytewise=multiplies_bytes(self.code.target))
+        form = LookupForm(WIDE_LANES, bytewise=self.code.target.multiplies_bytes)
         call(depth_first_codes(self.code, form, _ends_of(chain, group)), memory, floats, stream)
         last, made = group.layers[-1], floats
         if _are_codes_behind(chain, last):

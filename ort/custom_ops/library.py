@@ -25,7 +25,7 @@ from ...lowering.cpu_target import CpuTarget
 from ...runtime.store.artefact import Artefact
 from ...runtime.store.cache import compiler_fingerprint, default_folder
 from ...runtime.store.checked_file import kept
-from ..elf.linker import WORD, Code, Data, Part, Room, generic_object, link
+from ..elf.linker import WORD, Code, Data, Part, Room, generic_object, library_architecture, link
 from ..elf.loading import loaded
 from ..native.api import TENSOR_FLOAT, TENSOR_UNDEFINED
 from ..native.library import EXPORTS, library_module
@@ -37,6 +37,7 @@ from ..native.tables import (
     OPERATOR_COUNT,
     OPERATOR_WORDS,
     WEIGHTS_TABLE,
+    variant_words,
 )
 from .host import Compiler, host
 
@@ -54,36 +55,39 @@ class Level(NamedTuple):
 
 BYTES: Final = frozenset({"int8"})
 
-TARGETS: Final[Mapping[str, Level]] = MappingProxyType(
+TARGETS: Final[Mapping[str, Mapping[str, Level]]] = MappingProxyType(
     {
-        "generic": Level(CpuTarget.generic),
-        "avx2": Level(CpuTarget.avx2),
-        "avxvnni": Level(CpuTarget.avxvnni, BYTES),
-        "avx512": Level(CpuTarget.avx512),
-        "avx512vnni": Level(CpuTarget.avx512vnni, BYTES),
-        "zen4": Level(CpuTarget.zen4, BYTES | {"bf16"}),
+        "x86_64": {
+            "generic": Level(lambda: CpuTarget.generic("x86_64")),
+            "avx2": Level(CpuTarget.avx2),
+            "avxvnni": Level(CpuTarget.avxvnni, BYTES),
+            "avx512": Level(CpuTarget.avx512),
+            "avx512vnni": Level(CpuTarget.avx512vnni, BYTES),
+            "zen4": Level(CpuTarget.zen4, BYTES | {"bf16"}),
+        },
+        "aarch64": {"generic": Level(CpuTarget.arm64), "dotprod": Level(CpuTarget.arm64_dot, BYTES)},
     }
 )
-"""The levels of `LEVELS`."""
+"""The levels of `LEVELS`, by architecture."""
 
 
-def level_target(level: str) -> CpuTarget:
+def level_target(level: str, architecture: str = "x86_64") -> CpuTarget:
     """Return the CPU that code of a level is for.
 
     Raises:
         ValueError: there is no such level.
     """
-    if level not in TARGETS:
-        raise ValueError(f"level: expected one of {', '.join(LEVELS)}, got {level!r}")
-    return TARGETS[level].target()
+    levels = TARGETS[architecture]
+    if level not in levels:
+        raise ValueError(f"level: expected one of {', '.join(levels)}, got {level!r}")
+    return levels[level].target()
 
 
-def code_of_levels(compiled: Callable[[CpuTarget], Artefact]) -> dict[str, Artefact]:
+def code_of_levels(compiled: Callable[[CpuTarget], Artefact], architecture: str = "") -> dict[str, Artefact]:
     """Return the code of a network for each level with code of its own; `compiled` makes it for a CPU."""
     found: dict[str, Artefact] = {}
     formats = frozenset[str]()
-    for name in LEVELS:
-        level = TARGETS[name]
+    for name, level in TARGETS[library_architecture(architecture).name].items():
         if level.formats and not level.formats & formats:
             continue
         target = level.target()
@@ -108,7 +112,7 @@ def in_process_library(operator_count: int = OPERATOR_COUNT) -> Path:
     yield codes. It is made once and kept in the user's cache.
 
     Raises:
-        ValueError: this machine is no x86-64.
+        ValueError: there are no libraries for this machine.
     """
     return _in_process_library(default_folder(), _rounded(operator_count))
 
@@ -127,15 +131,18 @@ def set_compiler(compiler: Compiler, operator_count: int = OPERATOR_COUNT) -> No
     host(in_process_library(operator_count)).set_compiler(compiler)
 
 
-def build_library(clusters: Clusters, soname: str = "libredpebble_model.so") -> bytes:
+def build_library(clusters: Clusters, soname: str = "libredpebble_model.so", architecture: str = "") -> bytes:
     """Return a library with the native code of `clusters`; it needs neither Python nor redpebble to run.
 
+    It is for CPUs of an architecture, this machine's by default.
+
     Raises:
-        ValueError: this machine is no x86-64, a level is unknown, or a digest has the wrong length.
+        ValueError: there are no libraries for it, a level is unknown, or a digest has the wrong length.
     """
     if not clusters:
         raise ValueError("expected one sparse network or more, got none")
-    parts: list[Part] = [Code(library_object())]
+    name = library_architecture(architecture).name
+    parts: list[Part] = [Code(library_object(name))]
     constants = _Constants(parts)
     variants: dict[str, list[Word]] = {}
     for number, (operator, rows) in enumerate(clusters.items()):
@@ -143,9 +150,15 @@ def build_library(clusters: Clusters, soname: str = "libredpebble_model.so") -> 
         for index, (digest, artefacts) in enumerate(rows):
             variants[operator] += [
                 *_digest_words(digest),
-                *_variant(parts, constants, f"n{number}v{index}", artefacts),
+                *_variant(parts, constants, f"n{number}v{index}", _by_level(artefacts, name)),
             ]
-    return link([*parts, *library_table(variants, constants.unpacked)], EXPORTS, soname)
+    return link([*parts, *library_table(variants, variant_words(name), constants.unpacked)], EXPORTS, soname)
+
+
+def _by_level(artefacts: Mapping[str, Artefact], architecture: str) -> list[Artefact | None]:
+    for level in artefacts:
+        level_target(level, architecture)
+    return [artefacts.get(level) for level in LEVELS[architecture]]
 
 
 def _digest_words(digest: str) -> list[Word]:
@@ -154,17 +167,14 @@ def _digest_words(digest: str) -> list[Word]:
     return [int(word) for word in np.frombuffer(digest.encode(), dtype=np.int64)]
 
 
-def _variant(parts: list[Part], constants: "_Constants", name: str, artefacts: Mapping[str, Artefact]) -> list[Word]:
+def _variant(parts: list[Part], constants: "_Constants", name: str, artefacts: Sequence[Artefact | None]) -> list[Word]:
     """Add the code of a network to `parts`; return a word for each CPU level: where its table is, or 0."""
     words: list[Word] = []
-    for level in artefacts:
-        level_target(level)
-    for level in LEVELS:
-        artefact = artefacts.get(level)
+    for number, artefact in enumerate(artefacts):
         if artefact is None:
             words.append(0)
             continue
-        prefix = f"{name}_{level}_"
+        prefix = f"{name}_{number}_"
         names = tuple(map(constants.symbol, artefact.program.constants))
         symbols = Symbols(f"{prefix}table", prefix, names)
         parts.append(Code(artefact.image, prefix))
@@ -200,9 +210,8 @@ class _Constants:
         return room
 
 
-def library_table(variants: Mapping[str, Sequence[Word]], unpacked: Sequence[Word] = ()) -> list[Data]:
+def library_table(variants: Mapping[str, Sequence[Word]], row_words: int, unpacked: Sequence[Word] = ()) -> list[Data]:
     """Return the tables of a library: its operators and, for each, the rows of its variants; what is unpacked."""
-    row_words = DIGEST_BYTES // 8 + len(LEVELS)
     names = b"".join(operator.encode() + b"\0" for operator in variants)
     words: list[Word] = [len(variants)]
     content: list[Word] = []
@@ -226,13 +235,10 @@ def _data_of(table: WordTable) -> Data:
 
 
 @cache
-def library_object() -> bytes:
-    """Return the object file that all libraries begin with.
-
-    Raises:
-        ValueError: this machine is no x86-64.
-    """
-    return generic_object(library_module(), "the library for onnxruntime")
+def library_object(name: str) -> bytes:
+    """Return the object file that all libraries for an architecture begin with."""
+    architecture = library_architecture(name)
+    return generic_object(library_module(architecture), architecture)
 
 
 @cache
@@ -244,14 +250,17 @@ def cached_library(folder: Path, operator_count: int) -> bytes:
     """Return the library for this process that knows so many operators, from `folder` where it was made before.
 
     Raises:
-        ValueError: this machine is no x86-64.
+        ValueError: there are no libraries for this machine.
     """
 
     def make() -> bytes:
         names = [f"{OP_TYPE}_{number}" for number in range(operator_count)]
         names += [f"{CODES_OP_TYPE}_{number}" for number in range(operator_count * CODES_COUNT // OPERATOR_COUNT)]
         operators: dict[str, list[Word]] = {name: [] for name in names}
-        return link([Code(library_object()), *library_table(operators)], EXPORTS, "libredpebble.so")
+        name = library_architecture().name
+        parts = [Code(library_object(name)), *library_table(operators, variant_words(name))]
+        return link(parts, EXPORTS, "libredpebble.so")
 
-    key = hashlib.sha256(compiler_fingerprint() + operator_count.to_bytes(8, "little"))
+    numbers = operator_count.to_bytes(8, "little") + library_architecture().name.encode()
+    key = hashlib.sha256(compiler_fingerprint() + numbers)
     return kept(folder / f"libredpebble-{key.hexdigest()[:40]}.image", make)

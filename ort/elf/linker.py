@@ -15,10 +15,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+from ...lowering.architectures import ARCHITECTURES, Architecture, host_name
 from ...lowering.calls.network_table import Pointer
 from ...lowering.cpu_target import CpuTarget
 from ...runtime.jit import emit_object
-from ...runtime.store.artefact import machine
 from . import image as elf_image
 from .image import Chunk, Export, LoadedWord
 from .object_file import (
@@ -34,6 +34,7 @@ from .object_file import (
     ElfError,
     ElfObject,
     Machine,
+    Patch,
     Relocation,
     Section,
     machine_of,
@@ -41,15 +42,21 @@ from .object_file import (
 )
 
 
-def generic_object(llvm_ir: str, what: str) -> bytes:
-    """Return the object file of a module; `what` it is for is said where it cannot be made.
+def generic_object(llvm_ir: str, architecture: Architecture) -> bytes:
+    """Return the object file of a module, for any CPU of an architecture."""
+    return emit_object(llvm_ir, CpuTarget.generic(architecture.name))
+
+
+def library_architecture(name: str = "") -> Architecture:
+    """Return the architecture of a name, this machine's by default.
 
     Raises:
-        ValueError: this machine is no x86-64.
+        ValueError: there are no libraries for it.
     """
-    if machine() != "x86_64":
-        raise ValueError(f"{what} is made on x86-64, this machine is {machine()}")
-    return emit_object(llvm_ir, CpuTarget.generic())
+    wanted = name or host_name()
+    if wanted not in ARCHITECTURES:
+        raise ValueError(f"libraries are for {' and '.join(ARCHITECTURES)}, not for {wanted}")
+    return ARCHITECTURES[wanted]
 
 
 Kind = Literal["constants", "code", "tables", "variables", "zeros"]
@@ -261,7 +268,8 @@ class _Linking:
                     loaded.append(LoadedWord(at, address + relocation.addend))
                     continue
                 target = entries + self.table_entries[location] if meaning == "table_entry" else address
-                self.machine.patch(section.content, relocation.offset, target + relocation.addend - at)
+                patch = Patch(section.content, relocation.offset, relocation.kind, at)
+                self.machine.apply(patch, target + relocation.addend)
         return loaded
 
 

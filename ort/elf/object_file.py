@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple
 from ...foundation.errors import RedpebbleError
 
 EM_X86_64: Final = 62
+EM_AARCH64: Final = 183
 
 SHT_PROGBITS: Final = 1
 SHT_SYMTAB: Final = 2
@@ -137,8 +138,27 @@ def _text(table: bytes, offset: int) -> str:
 
 # Relocations: their effect on the bytes they stand for, by machine; a new machine is one entry in `MACHINES`.
 
-Meaning = Literal["none", "word", "relative", "table_entry"]
-"""The address itself in 64 bits (the loader adds where the file lies), a distance to it, or one to a word with it."""
+Meaning = Literal["none", "word", "address", "table_entry"]
+"""The address itself in 64 bits (the loader adds where the file lies), what code needs to find it, or to find a word
+with it."""
+
+
+class Patch(NamedTuple):
+    """Bytes that depend on where things lie: in which data, at which offset, and the address of that."""
+
+    data: bytearray
+    offset: int
+    kind: int
+    address: int
+
+    @property
+    def word(self) -> int:
+        """The 32 bits that are there."""
+        return int.from_bytes(self.data[self.offset : self.offset + 4], "little")
+
+    def put(self, word: int) -> None:
+        """Write 32 bits."""
+        struct.pack_into("<I", self.data, self.offset, word & 0xFFFFFFFF)
 
 
 @dataclass(frozen=True)
@@ -146,17 +166,59 @@ class Machine:
     """A machine as the linker sees it: its pages, and the relocations it knows."""
 
     page_bytes: int
+    """The largest that a system has."""
     relative_kind: int
     """The relocation by which the loader adds where the file lies."""
     meanings: Mapping[int, Meaning]
-    patch: Callable[[bytearray, int, int], None]
-    """Write a distance at an offset."""
+    apply: Callable[[Patch, int], None]
+    """Let code find an address."""
 
 
-def _patch_x86(data: bytearray, offset: int, distance: int) -> None:
-    if not -(1 << 31) <= distance < 1 << 31:
-        raise ElfError(f"expected less than 2 GB of code and data, got a distance of {distance}, more than 32 bits")
-    struct.pack_into("<i", data, offset, distance)
+def _apply_x86(patch: Patch, target: int) -> None:
+    patch.put(_within(target - patch.address, 32))
+
+
+def _within(distance: int, bits: int) -> int:
+    if not -(1 << bits - 1) <= distance < 1 << bits - 1:
+        size = "2 GB" if bits >= 32 else f"{1 << bits - 21} MB"
+        raise ElfError(
+            f"expected less than {size} of code and data, got a distance of {distance}, more than {bits} bits"
+        )
+    return distance
+
+
+PAGE_BITS: Final = 12
+"""Bits of an address within the pages that ADRP counts in, however large the system's pages are."""
+
+_LOW_BITS: Final[Mapping[int, int]] = {
+    277: 0,  # R_AARCH64_ADD_ABS_LO12_NC
+    278: 0,  # R_AARCH64_LDST8_ABS_LO12_NC
+    284: 1,  # R_AARCH64_LDST16_ABS_LO12_NC
+    285: 2,  # R_AARCH64_LDST32_ABS_LO12_NC
+    286: 3,  # R_AARCH64_LDST64_ABS_LO12_NC
+    299: 4,  # R_AARCH64_LDST128_ABS_LO12_NC
+    312: 3,  # R_AARCH64_LD64_GOT_LO12_NC
+}
+"""Relocations of the offset in a page: the power of two that the instruction counts in."""
+
+_PREL32, _CALLS, _PAGES = 261, (282, 283), (275, 311)
+"""R_AARCH64_PREL32; R_AARCH64_JUMP26 and CALL26; R_AARCH64_ADR_PREL_PG_HI21 and ADR_GOT_PAGE."""
+
+
+def _apply_arm(patch: Patch, target: int) -> None:
+    word, kind = patch.word, patch.kind
+    if kind == _PREL32:
+        patch.put(_within(target - patch.address, 32))
+    elif kind in _CALLS:
+        patch.put(word & ~0x3FFFFFF | _within(target - patch.address, 28) >> 2 & 0x3FFFFFF)
+    elif kind in _PAGES:
+        pages = _within((target >> PAGE_BITS) - (patch.address >> PAGE_BITS), 21)
+        patch.put(word & ~(3 << 29 | 0x7FFFF << 5) | (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5)
+    else:
+        shift, low = _LOW_BITS[kind], target & (1 << PAGE_BITS) - 1
+        if low % (1 << shift):
+            raise ElfError(f"expected an address that is a multiple of {1 << shift}, got {target}")
+        patch.put(word & ~(0xFFF << 10) | low >> shift << 10)
 
 
 MACHINES: Final[Mapping[int, Machine]] = MappingProxyType(
@@ -167,14 +229,27 @@ MACHINES: Final[Mapping[int, Machine]] = MappingProxyType(
             meanings={
                 0: "none",
                 1: "word",  # R_X86_64_64
-                2: "relative",  # R_X86_64_PC32
-                4: "relative",  # R_X86_64_PLT32: nothing is resolved late, so the function is called itself
+                2: "address",  # R_X86_64_PC32
+                4: "address",  # R_X86_64_PLT32: nothing is resolved late, so the function is called itself
                 9: "table_entry",  # R_X86_64_GOTPCREL
                 41: "table_entry",  # R_X86_64_GOTPCRELX
                 42: "table_entry",  # R_X86_64_REX_GOTPCRELX
             },
-            patch=_patch_x86,
-        )
+            apply=_apply_x86,
+        ),
+        EM_AARCH64: Machine(
+            page_bytes=65536,
+            relative_kind=1027,  # R_AARCH64_RELATIVE
+            meanings={
+                0: "none",
+                256: "none",
+                257: "word",  # R_AARCH64_ABS64
+                **dict.fromkeys((_PREL32, *_CALLS, *_PAGES, *_LOW_BITS), "address"),
+                311: "table_entry",
+                312: "table_entry",
+            },
+            apply=_apply_arm,
+        ),
     }
 )
 

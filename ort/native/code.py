@@ -7,9 +7,10 @@ from typing import Final
 
 from llvmlite import ir
 
+from ...lowering.architectures import Architecture, architecture_of, host_name
 from ...lowering.calls.words import Argument, WordCode, Words, rarely
 from ...lowering.llvm.flow import Blocks, loop, select
-from ...lowering.llvm.values import BYTE, I32, I64, POINTER, Bytes, Number, Truth
+from ...lowering.llvm.values import BYTE, I32, I64, POINTER, Bytes, Number, Truth, i64
 from .api import INVALID_ARGUMENT, Slot
 
 MESSAGE_BYTES: Final = 512
@@ -40,6 +41,7 @@ class Api(Words):
 class OrtCode(WordCode):
     """The library under construction."""
 
+    architecture: Architecture = field(default_factory=lambda: architecture_of(host_name()))
     texts: dict[str, ir.GlobalVariable] = field(default_factory=dict[str, ir.GlobalVariable])
 
     def variable(self, name: str, words: int, initial: int = 0) -> ir.GlobalVariable:
@@ -57,6 +59,16 @@ class OrtCode(WordCode):
         variable.linkage, variable.storage_class = "external", "hidden"
         variable.type = POINTER
         return variable
+
+    def system_call(self, name: str, *arguments: ir.Value) -> Number:
+        """Call Linux, for the library has no C library; arguments are words and addresses."""
+        calls = self.architecture.system_calls
+        assert calls is not None
+        registers = "".join(f",{{{register}}}" for register, _ in zip(calls.arguments, arguments, strict=False))
+        kind = ir.FunctionType(I64, [I64, *(argument.type for argument in arguments)])
+        constraint = f"={{{calls.result}}},{{{calls.number}}}{registers},{calls.clobbered}"
+        operands = [i64(calls.numbers[name]), *arguments]
+        return Number(self.builder, self.builder.asm(kind, calls.instruction, constraint, operands, True))
 
     def text(self, words: str) -> Words:
         """Return the address of a text that ends with a zero."""

@@ -1,18 +1,28 @@
 """Features of the CPU and number of CPUs, asked at run time: no C library is needed."""
 
 from functools import reduce
+from typing import Final
 
 from llvmlite import ir
 
 from ...lowering.calls.words import rarely
 from ...lowering.llvm.flow import loop, select
-from ...lowering.llvm.values import I32, I64, POINTER, Number, Truth, i64
+from ...lowering.llvm.values import I32, Number, Truth, i64
 from .code import OrtCode
 from .tables import LEVEL_VARIABLE, LEVELS
 
 AFFINITY_BYTES = 1024
-GET_AFFINITY = 204
-"""Linux on x86-64: sched_getaffinity (thread, bytes, mask) gives the bytes it wrote."""
+
+HERE = -100
+"""Linux: paths that openat takes as they are."""
+
+AUXILIARY: Final = "/proc/self/auxv"
+"""Pairs of words that the kernel gave this process, ARM's features among them. The library has no C library to ask."""
+
+AUXILIARY_BYTES: Final = 1024
+AT_HWCAP: Final = 16
+ASIMD_DOT_PRODUCT: Final = 1 << 20
+"""The bit of `sdot` and `udot` there."""
 
 OS_SAVES = 1 << 27
 """CPUID 1, ECX: the operating system uses XSAVE, so that XGETBV tells which registers it keeps."""
@@ -40,31 +50,31 @@ AMD = (0x68747541, 0x444D4163, 0x69746E65)
 
 
 def emit_cpu(code: OrtCode) -> None:
-    """Emit `cpu_levels () -> i64`, a bit for each usable one of `LEVELS`, and `cpu_count () -> i64`, of x86-64."""
+    """Emit `cpu_levels () -> i64`, a bit for each usable one of `LEVELS`, and `cpu_count () -> i64`."""
     _emit_cpu_levels(code)
     _emit_cpu_count(code)
 
 
 def _emit_cpu_levels(code: OrtCode) -> None:
-    code.variable(LEVEL_VARIABLE, 1, len(LEVELS) - 1)
+    levels = LEVELS[code.architecture.name]
+    code.variable(LEVEL_VARIABLE, 1, len(levels) - 1)
 
     @code.function()
     def cpu_levels() -> Number:
-        generic = code.constant(1 << LEVELS.index("generic"))
-        basic = _cpuid(code, 1)[2]
-        with rarely(~_has(basic, OS_SAVES)):
-            code.leave(generic)
-        with rarely(_cpuid(code, 0)[0].unsigned("<", 7)):
-            code.leave(generic)
-        usable = generic
-        for level, is_usable in _beyond_generic(code, basic).items():
-            usable |= select(is_usable, 1 << LEVELS.index(level), 0)
+        usable = code.constant(1 << levels.index("generic"))
+        for level, is_usable in _BEYOND_GENERIC[code.architecture.name](code, usable).items():
+            usable |= select(is_usable, 1 << levels.index(level), 0)
         behind = code.constant(2) << code.table(LEVEL_VARIABLE)[0]
         return usable & (behind - 1)
 
 
-def _beyond_generic(code: OrtCode, basic: Number) -> dict[str, Truth]:
-    """Return whether each level can be used; `basic` is ECX of CPUID 1, and there are CPUID 7 and XGETBV."""
+def _levels_of_x86(code: OrtCode, generic: Number) -> dict[str, Truth]:
+    """Return whether each level can be used; the function returns `generic` where there is no CPUID 7 or XGETBV."""
+    basic = _cpuid(code, 1)[2]
+    with rarely(~_has(basic, OS_SAVES)):
+        code.leave(generic)
+    with rarely(_cpuid(code, 0)[0].unsigned("<", 7)):
+        code.leave(generic)
     kind = ir.FunctionType(ir.LiteralStructType([I32, I32]), [I32])
     state = code.builder.asm(kind, "xgetbv", "={ax},={dx},{cx}", [ir.Constant(I32, 0)], True)
     kept = Number(code.builder, code.builder.extract_value(state, 0))
@@ -105,16 +115,34 @@ def _has(register: Number, bits: int) -> Truth:
     return register & bits == bits
 
 
+def _levels_of_arm(code: OrtCode, generic: Number) -> dict[str, Truth]:
+    """Return the same by what the kernel says of the CPU in `AUXILIARY`; `generic` is all where that cannot be read."""
+    words = code.words(AUXILIARY_BYTES // 8)
+    opened = code.system_call("openat", i64(HERE), code.text(AUXILIARY).value, i64(0), i64(0))
+    with rarely(opened < 0):
+        code.leave(generic)
+    count = code.system_call("read", opened.value, words.value, i64(AUXILIARY_BYTES))
+    code.system_call("close", opened.value)
+    capabilities = code.words()
+    capabilities[0] = 0
+    with loop(select(count < 0, 0, count // 16)) as entry:
+        is_wanted = words[2 * entry] == AT_HWCAP
+        with rarely(is_wanted):
+            capabilities[0] = words[2 * entry + 1]
+    return {"dotprod": _has(capabilities[0], ASIMD_DOT_PRODUCT)}
+
+
+_BEYOND_GENERIC: Final = {"x86_64": _levels_of_x86, "aarch64": _levels_of_arm}
+"""Whether each level beyond the first can be used, by architecture."""
+
+
 def _emit_cpu_count(code: OrtCode) -> None:
-    """Emit the count of the CPUs on which this thread may run, at least 1."""
+    """Emit `cpu_count () -> i64`, the CPUs on which this thread may run, at least 1."""
 
     @code.function()
     def cpu_count() -> Number:
         mask, total = code.words(AFFINITY_BYTES // 8), code.words()
-        kind = ir.FunctionType(I64, [I64, I64, I64, POINTER])
-        constraint = "={rax},{rax},{rdi},{rsi},{rdx},~{rcx},~{r11},~{memory}"
-        arguments = [i64(GET_AFFINITY), i64(0), i64(AFFINITY_BYTES), mask.value]
-        written = Number(code.builder, code.builder.asm(kind, "syscall", constraint, arguments, True))
+        written = code.system_call("sched_getaffinity", i64(0), i64(AFFINITY_BYTES), mask.value)
         has_failed = written < 0
         total[0] = 0
         with loop(select(has_failed, 0, written // 8)) as index:

@@ -8,6 +8,7 @@ from typing import Final
 
 from llvmlite import ir
 
+from ...lowering.architectures import Architecture
 from ...lowering.calls.words import Words, rarely
 from ...lowering.llvm.values import I32, Number
 from .api import API_VERSION
@@ -51,9 +52,9 @@ NATIVE_FUNCTIONS: Final = (
 EP_EXPORTS: Final = (EP_HOST_VARIABLE, *HOST_FUNCTIONS, *NATIVE_FUNCTIONS)
 
 
-def provider_module(version: str) -> str:
-    """Return the LLVM IR of the library for x86-64; `version` is that of redpebble."""
-    code = OrtCode(ir.Module("redpebble-provider"))
+def provider_module(version: str, architecture: Architecture) -> str:
+    """Return the LLVM IR of the library for an architecture; `version` is that of redpebble."""
+    code = OrtCode(ir.Module("redpebble-provider"), architecture=architecture)
     for emit in (emit_messages, emit_cpu, emit_compute):
         emit(code)
     _emit_texts(code, version)

@@ -9,6 +9,7 @@ from typing import Final
 from llvmlite import ir
 
 from ...export.sparse_networks.node_format import DOMAIN
+from ...lowering.architectures import Architecture
 from ...lowering.calls.words import Words, rarely
 from ...lowering.llvm.flow import loop, when
 from ...lowering.llvm.values import I32, I64, Bytes, Number
@@ -67,9 +68,9 @@ OPERATOR_FUNCTIONS: Final[dict[CustomOp, str]] = {
 }
 
 
-def library_module() -> str:
-    """Return the LLVM IR of the library for x86-64."""
-    code = OrtCode(ir.Module("redpebble-onnxruntime"))
+def library_module(architecture: Architecture) -> str:
+    """Return the LLVM IR of the library for an architecture."""
+    code = OrtCode(ir.Module("redpebble-onnxruntime"), architecture=architecture)
     code.external(LIBRARY_TABLE)
     code.external(WEIGHTS_TABLE)
     for emit in (emit_messages, emit_cpu, emit_compute, emit_kernel, emit_describe, emit_shapes):

@@ -19,9 +19,9 @@ from .tables import (
     HOST_VARIABLE,
     LEVELS,
     LIBRARY_TABLE,
-    VARIANT_WORDS,
     WEIGHTS_TABLE,
     HostWord,
+    variant_words,
 )
 
 DIGEST_WORDS: Final = DIGEST_BYTES // 8
@@ -81,13 +81,13 @@ def _emit_find(code: OrtCode) -> None:
         variants, usable = row.variants, code.number("cpu_levels")
         found[0] = 0
         with loop(row.variant_count) as index:
-            variant = variants.at(index * VARIANT_WORDS)
+            variant = variants.at(index * variant_words(code.architecture.name))
             same = Truth(code.builder, ir.Constant(I1, 1))
             for word in range(DIGEST_WORDS):
                 same &= variant[word] == digest[word]
             with rarely(same):
                 found[0] = 1
-                for number in reversed(range(len(LEVELS))):
+                for number in reversed(range(len(LEVELS[code.architecture.name]))):
                     header = variant.to(DIGEST_WORDS + number)
                     is_usable = usable & (1 << number) != 0
                     with rarely(is_usable & ~header.is_null()):

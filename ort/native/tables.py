@@ -1,5 +1,6 @@
 """The table of a library's operators, which leads to the tables of their networks (`lowering/calls/table.py`)."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -24,11 +25,17 @@ WEIGHTS_TABLE: Final = "weights_table"
 that of the room it is unpacked into."""
 
 OPERATOR_WORDS: Final = 4
-LEVELS: Final = ("generic", "avx2", "avxvnni", "avx512", "avx512vnni", "zen4")
-"""Levels of CPU features: code of a later one is faster where a CPU runs both."""
+LEVELS: Final[Mapping[str, tuple[str, ...]]] = {
+    "x86_64": ("generic", "avx2", "avxvnni", "avx512", "avx512vnni", "zen4"),
+    "aarch64": ("generic", "dotprod"),
+}
+"""Levels of CPU features by architecture: code of a later one is faster where a CPU runs both."""
 
-VARIANT_WORDS: Final = DIGEST_BYTES // 8 + len(LEVELS)
-"""Words of a variant of an operator: its digest, then for each level a header or null."""
+
+def variant_words(architecture: str) -> int:
+    """Return the words of a variant of an operator: its digest, then for each level a header or null."""
+    return DIGEST_BYTES // 8 + len(LEVELS[architecture])
+
 
 HOST_VARIABLE: Final = "redpebble_host"
 """Exported: the words of `HostWord`; null without a host in this process."""

@@ -4,15 +4,12 @@ Each one that comes takes a number. The first waits a little for the others, the
 later finds nothing to do. The members all run, so that they can wait for each other.
 """
 
-from collections.abc import Sequence
 from typing import Final
-
-from llvmlite import ir
 
 from ...lowering.calls.steps import Team, Waiting
 from ...lowering.calls.words import NULL, WordCode, rarely
 from ...lowering.llvm.flow import select
-from ...lowering.llvm.values import I64, Number, i64
+from ...lowering.llvm.values import Number
 from .code import OrtCode
 from .tensors import OrtFrame
 
@@ -31,26 +28,16 @@ RETRY: Final = 64
 SPINS: Final = 256
 """Looks at a flag before a thread lets others run, who may be those it waits for."""
 
-YIELD: Final = 24
-"""Linux on x86-64: sched_yield."""
-
-NANOSLEEP: Final = 35
-"""Linux on x86-64: nanosleep."""
-
-
-def _system_call(code: WordCode, number: int, arguments: Sequence[ir.Value]) -> ir.Value:
-    """Emit a system call, for the library has no C library; arguments are words, two at most."""
-    registers = "".join(f",{{{name}}}" for name, _ in zip(("rdi", "rsi"), arguments, strict=False))
-    kind = ir.FunctionType(I64, [I64, *(argument.type for argument in arguments)])
-    constraint = f"={{rax}},{{rax}}{registers},~{{rcx}},~{{r11}},~{{memory}}"
-    return code.builder.asm(kind, "syscall", constraint, [i64(number), *arguments], True)
-
-
 WAITING: Final = Waiting(
     SPINS,
-    lambda code: _system_call(code, YIELD, []),
-    lambda code, time: _system_call(code, NANOSLEEP, [time.value, NULL]),
+    lambda code: _ort(code).system_call("sched_yield"),
+    lambda code, time: _ort(code).system_call("nanosleep", time.value, NULL),
 )
+
+
+def _ort(code: WordCode) -> OrtCode:
+    assert isinstance(code, OrtCode)
+    return code
 
 
 def emit_join(code: OrtCode) -> None:

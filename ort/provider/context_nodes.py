@@ -19,6 +19,7 @@ import onnx_ir
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from ...lowering.architectures import host_name
 from ...lowering.cpu_target import CpuTarget
 from ...lowering.program import FORMAT_VERSION
 from ...runtime.jit import host_target, missing_features
@@ -26,7 +27,6 @@ from ...runtime.store.artefact import (
     Artefact,
     ArtefactError,
     Sealed,
-    machine,
     open_file,
     opened,
     sealed,
@@ -162,7 +162,7 @@ class ContextWriter:
             self._integer("embed_mode", int(embeds)),
             self._text(PAYLOAD, payload),
             self._text("ep_sdk_version", str(FORMAT_VERSION).encode()),
-            self._text("hardware_architecture", machine().encode()),
+            self._text("hardware_architecture", host_name().encode()),
             self._text("partition_name", name.encode()),
             self._text("source", EP_NAME.encode()),
         ]
@@ -229,7 +229,7 @@ def _integer(node: GraphNode, name: str, default: int) -> int:
 def compatibility_text() -> str:
     """Return the metadata of a model on the code it holds, which onnxruntime stores."""
     features = [feature for feature in host_target().features.split(",") if feature.startswith("+")]
-    facts = [f"layout={LAYOUT}", f"format={FORMAT_VERSION}", f"machine={machine()}", f"features={''.join(features)}"]
+    facts = [f"layout={LAYOUT}", f"format={FORMAT_VERSION}", f"machine={host_name()}", f"features={''.join(features)}"]
     return ";".join([EP_NAME, *facts])
 
 
@@ -241,7 +241,7 @@ def compatibility_of(text: str) -> Compatibility:
     facts = {key: value for key, _, value in (entry.partition("=") for entry in entries)}
     if facts.get("layout") != str(LAYOUT):
         return Compatibility.Unsupported
-    fits = facts.get("format") == str(FORMAT_VERSION) and facts.get("machine") == machine()
-    needed = CpuTarget("", facts.get("features", "").replace("+", ",+"), 0)
+    fits = facts.get("format") == str(FORMAT_VERSION) and facts.get("machine") == host_name()
+    needed = CpuTarget("", facts.get("features", "").replace("+", ",+"), 0, host_name())
     # else the network lies beside the code, and can be compiled for this machine
     return Compatibility.Best if fits and not missing_features(needed) else Compatibility.BetterCompiledAnew

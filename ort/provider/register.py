@@ -43,7 +43,7 @@ from ...passes.simplify.merge_equal_units import MergeEqualUnits
 from ...runtime.jit import host_target
 from ...runtime.store.artefact import Artefact
 from ...runtime.store.cache import cache_key, default_folder, load, store
-from ..elf.linker import Code, generic_object, link
+from ..elf.linker import Code, generic_object, library_architecture, link
 from ..elf.loading import loaded
 from ..native.ep_api import EP_VERSION
 from ..native.ep_library import EP_EXPORTS, EP_NAME, provider_module
@@ -250,6 +250,7 @@ def provider_library() -> Path:
     Raises:
         ValueError: this machine is no x86-64.
     """
-    object_file = generic_object(provider_module(version("redpebble")), "the execution provider")
+    architecture = library_architecture()
+    object_file = generic_object(provider_module(version("redpebble"), architecture), architecture)
     image = link([Code(object_file)], EP_EXPORTS, "libredpebble_provider.so")
     return loaded(image, "libredpebble_provider.so")

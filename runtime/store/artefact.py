@@ -10,7 +10,6 @@ and the SHA-256 of all weights took longer than the rest of loading them.
 import json
 import math
 import os
-import platform
 import struct
 import zlib
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from ...dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from ...foundation.atomic_files import replacing
 from ...foundation.errors import RedpebbleError
 from ...kernels.formats.stored_slots import as_stored
+from ...lowering.architectures import host_name
 from ...lowering.cpu_target import CpuTarget
 from ...lowering.llvm.values import ALIGNMENT
 from ...lowering.program import (
@@ -186,8 +186,8 @@ class Sealed:
         header = self.header
         if header["format"] != FORMAT_VERSION:
             raise ArtefactError(f"{self.name}: expected format {FORMAT_VERSION}, got {header['format']}")
-        if header["machine"] != machine():
-            raise ArtefactError(f"{self.name} is for {header['machine']}, this machine is {machine()}")
+        if header["machine"] != host_name():
+            raise ArtefactError(f"{self.name} is for {header['machine']}, this machine is {host_name()}")
         target = CpuTarget(**header["target"])
         if missing := missing_features(target):
             raise ArtefactError(f"{self.name} needs {', '.join(missing)}, which this machine lacks")
@@ -198,17 +198,11 @@ class Sealed:
         return artefact.with_ends(_prologue(header["prologue"], arrays[: len(names)]), tuple(codes))
 
 
-def machine() -> str:
-    """Return the kind of this CPU."""
-    name = platform.machine().lower()
-    return "x86_64" if name == "amd64" else name
-
-
 def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
     program = artefact.program
     return {
         "format": FORMAT_VERSION,
-        "machine": machine(),
+        "machine": program.target.architecture_name,
         "target": vars(program.target),
         "inputs": [_tensor_json(tensor) for tensor in program.inputs],
         "outputs": [_tensor_json(tensor) for tensor in program.outputs],

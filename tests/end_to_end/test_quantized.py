@@ -17,7 +17,6 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.kernels.byte_times import gains
-from redpebble.lowering.quantized.byte_lanes import multiplies_bytes
 from redpebble.options import Options
 from redpebble.pipeline import build
 from redpebble.runtime.jit import host_target
@@ -61,7 +60,7 @@ def networks_of(model: onnx.ModelProto) -> list[str]:
     return [node.op_type if node.domain != DOMAIN else "ours" for node in optimized.graph]
 
 
-needs_vnni = pytest.mark.skipif(not multiplies_bytes(host_target()), reason="sums saturate")
+needs_vnni = pytest.mark.skipif(not host_target().multiplies_bytes, reason="sums saturate")
 """Without these instructions onnxruntime's sums of pairs saturate at 16 bits."""
 
 

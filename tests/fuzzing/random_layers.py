@@ -12,7 +12,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
 from redpebble.frontend.errors import ModelError
-from redpebble.lowering.quantized.byte_lanes import multiplies_bytes
 from redpebble.runtime.jit import host_target
 from redpebble.verification.oracle import Oracle, OracleError, exact_session
 from tests.end_to_end.agreement import RTOL
@@ -40,7 +39,7 @@ def draw_quantized(seed: int, folder: Path) -> None:
     weights = one_of(rng, ("QInt8", "QUInt8")) if form == "qdq" and kind == "QUInt8" else "QInt8"
     with TemporaryDirectory() as made:
         model = quantized(floats, Path(made), form, kind, weights, per_channel=bool(rng.random() < 0.4))
-    exact = activation in EXACT and multiplies_bytes(host_target())
+    exact = activation in EXACT and host_target().multiplies_bytes
     write(folder, model, rng, 0.0 if exact else STEPS)
     for batch in {1, int(rng.integers(0, 70))}:
         x = rng.standard_normal((batch, sizes[0])) * one_of(rng, (0.1, 1.0, 100.0))

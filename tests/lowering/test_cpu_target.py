@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from llvmlite import binding
 
+from redpebble.lowering.architectures import host_name
 from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.runtime.jit import missing_features
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -48,3 +55,36 @@ def test_the_hosts_own_features_are_understood() -> None:
     target = CpuTarget.from_features(binding.get_host_cpu_name(), features.flatten())
     assert target.has_avx512 == features.get("avx512f", False)
     assert target.has_fma or not (features.get("avx2", False) and features.get("fma", False))
+
+
+def test_arm_has_vectors_of_four_floats_in_32_registers_and_multiplies_and_adds_at_once() -> None:
+    for target in (CpuTarget.arm64(), CpuTarget.arm64_dot()):
+        assert (target.lanes, target.registers, target.has_fma) == (4, 32, True)
+        assert not target.has_avx512
+        assert not target.multiplies_bytes
+
+
+def test_code_for_arm_is_refused_elsewhere() -> None:
+    assert host_name() == "aarch64" or missing_features(CpuTarget.arm64()) == ("aarch64",)
+
+
+WORDS_OF_ARCHITECTURES = re.compile(r"platform\.machine|\"(x86_64|aarch64|amd64|arm64|avx[^\"]*)\"|\.extensions\b")
+
+ASKING = {
+    "lowering/architectures.py",
+    "lowering/cpu_target.py",
+    "ort/native/cpu.py",
+    "ort/native/tables.py",
+    "ort/custom_ops/library.py",
+    "tools/benching/machine.py",
+    "tools/cli_options.py",
+    "tuning/calibration.py",
+}
+"""The targets, the levels of libraries and their names, and where a machine is described."""
+
+
+def test_code_outside_the_targets_asks_what_a_cpu_can_do_and_not_which_one_it_is() -> None:
+    folders = ("dialect", "kernels", "lowering", "ort", "passes", "runtime", "tools", "tuning", "driver")
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    found = {str(file.relative_to(ROOT)) for file in files if WORDS_OF_ARCHITECTURES.search(file.read_text())}
+    assert found <= ASKING

@@ -182,4 +182,4 @@ def assert_right(outputs: Sequence[NDArray[Any]], inputs: Mapping[str, Array], s
 
 def limit_level(library: Path, level: str) -> None:
     """Let a loaded library use no more than `level`."""
-    ctypes.c_int64.in_dll(ctypes.CDLL(str(library)), LEVEL_VARIABLE).value = LEVELS.index(level)
+    ctypes.c_int64.in_dll(ctypes.CDLL(str(library)), LEVEL_VARIABLE).value = LEVELS["x86_64"].index(level)

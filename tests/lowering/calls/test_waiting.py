@@ -31,7 +31,7 @@ def what_it_does(looks: Sequence[int]) -> list[str]:
         return Words(code.builder, i64(address or 0).inttoptr(POINTER))
 
     waiting = Waiting(SPINS, lambda _: function(others).call(), lambda _, time: function(nap).call(time))
-    emit_relax(code, waiting, x86=False)
+    emit_relax(code, waiting, "")
 
     @code.function(exported=True)
     def look(_: Words, looks: Number) -> None:

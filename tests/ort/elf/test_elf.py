@@ -172,7 +172,7 @@ def test_a_file_cut_off_is_refused_by_the_loader(tmp_path: Path) -> None:
         ([TABLE], "expected objects for 1 machine, got 0"),
         (
             [Code(compiled(CALLER)[:18] + struct.pack("<H", 243) + compiled(CALLER)[20:])],
-            "ELF machine: expected one of 62, got 243",
+            "ELF machine: expected one of 62, 183, got 243",
         ),
         (
             [Code(compiled("@t = thread_local global i64 1"))],
@@ -204,3 +204,15 @@ def test_readelf_finds_nothing_wrong(tmp_path: Path) -> None:
         pytest.skip("there is no readelf")
     assert not shown.stderr
     assert "libcounter.so" in shown.stdout
+
+
+def test_code_for_arm_becomes_a_shared_object_for_arm_with_pages_of_64_kib() -> None:
+    parts = [Code(emit_object(text, CpuTarget.arm64())) for text in (COUNTER, CALLER)]
+    file = ELFFile(io.BytesIO(link([*parts, TABLE, FAR], ["step", "twice", "counter"], "libarm.so")))
+    assert file["e_machine"] == "EM_AARCH64"
+    loads = [segment for segment in file.iter_segments() if segment["p_type"] == "PT_LOAD"]
+    assert all(segment["p_align"] == 1 << 16 and segment["p_offset"] == segment["p_vaddr"] for segment in loads)
+    assert all(before["p_vaddr"] >> 16 < after["p_vaddr"] >> 16 for before, after in pairwise(loads))
+    relocations = file.get_section_by_name(".rela.dyn")
+    assert isinstance(relocations, RelocationSection)
+    assert {one["r_info_type"] for one in relocations.iter_relocations()} == {1027}
