@@ -280,6 +280,8 @@ def pruned(
         ModelError: as `prune`.
         ValueError: as `prune`.
     """
+    if options.precision == "int4" and options.finetune:
+        raise ValueError("finetune: expected 0 seconds with precision int4, which is not trained")
     # two threads of BLAS take ten times as long for a small product as soon as anything else wants a core
     with within_limits(), threadpool_limits(1, "blas"):
         model = SourceModel.read(source, options.keep)

@@ -32,6 +32,8 @@ class Windows(NamedTuple):
 
     fitted: Ids
     held_out: Ids
+    trained: Ids
+    """All windows that are not held out: training reads more of them than pruning."""
 
 
 def windows_of(files: Sequence[Sequence[int]], seed: int) -> Windows:
@@ -56,7 +58,7 @@ def windows_of(files: Sequence[Sequence[int]], seed: int) -> Windows:
         chosen = set(order[:spared].tolist())
         held_out = np.concatenate([one for i, one in enumerate(cut) if i in chosen])
         fitted = np.concatenate([one for i, one in enumerate(cut) if i not in chosen])
-    return Windows(_some(fitted, MOST_FITTED, rng), _some(held_out, MOST_HELD_OUT, rng))
+    return Windows(_some(fitted, MOST_FITTED, rng), _some(held_out, MOST_HELD_OUT, rng), fitted)
 
 
 def _some(windows: Ids, most: int, rng: np.random.Generator) -> Ids:

@@ -167,7 +167,7 @@ def prune(
         list[str] | None, typer.Option(metavar="NODE", help="A layer that stays dense; may be given again.")
     ] = None,
     finetune: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Time to train what is left, where redpebble finetune can.")
+        float, typer.Option(metavar="SECONDS", help="Time to train what is left; a folder's decoder by torch.")
     ] = 0.0,
     stages: Annotated[int, typer.Option(help="Prunings during training, each sparser.")] = 1,
     labels: Annotated[

@@ -29,6 +29,10 @@ NOISY: Final = 1.05
 MEASUREMENTS: Final = 4
 
 
+NAMED: Final = 4
+"""Inputs of one shape up to which a report names them all."""
+
+
 @dataclass(frozen=True)
 class MeasuredTimes:
     """Microseconds of a call, by the fastest rounds."""
@@ -59,7 +63,7 @@ class ModelClock:
         names = dict[str, list[str]]()
         for name, value in self.feeds.items():
             names.setdefault("x".join(map(str, value.shape)) or "()", []).append(name)
-        return "; ".join(f"{', '.join(some)} {shape}" for shape, some in names.items())
+        return "; ".join(f"{_named(some)} {shape}" for shape, some in names.items())
 
     @property
     def _budget(self) -> Budget:
@@ -94,6 +98,11 @@ class ModelClock:
             if original_us <= NOISY * self.original_us:
                 break
         return MeasuredTimes(self.original_us, pruned_us)
+
+
+def _named(names: Sequence[str]) -> str:
+    """Return names; decoders have a past for each layer, all of one shape."""
+    return ", ".join(names) if len(names) <= NAMED else f"{', '.join(names[:2])} and {len(names) - 2} others"
 
 
 def feeds_with_rows(graph: onnx.GraphProto, batch: Feeds, batch_rows: int, rows: int) -> Feeds:

@@ -137,6 +137,13 @@ class OnnxModule(nn.Module):
             self._run(step, values)
         return {name: values[name] if name in values else self._read(name, values) for name in self.outputs}
 
+    def freeze(self, names: Iterable[str]) -> None:
+        """Let the weights of layers stay as they are, by the names of their nodes."""
+        wanted = set(names)
+        for step in self._steps:
+            if step.layer is not None and step.node.name in wanted:
+                self.layers[step.layer].requires_grad_(False)
+
     @property
     def original(self) -> onnx_ir.Model:
         """The model as it was read."""

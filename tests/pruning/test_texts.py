@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 import pytest
+from numpy.typing import NDArray
 
 from redpebble.frontend.reading.model_source import read_model
 from redpebble.models.exports.stored import stored_export
+from redpebble.pruning.options import Precision
+from redpebble.pruning.prune import prune
 from redpebble.pruning.texts import WINDOW, perplexity, windows_of
 from redpebble.verification.decoder_inputs import DecoderInputs, Feeds
 from redpebble.verification.oracle import Oracle
@@ -82,9 +85,63 @@ def test_the_command_prunes_a_folder_for_a_text_and_tells_its_perplexity(
     assert np.isfinite(logits).all()
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("tokenizers") is None or find_spec("torch") is None, reason="needs torch, tokenizers")
+def test_what_is_left_is_trained_on_the_text_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target, text = write_folder(tmp_path / "in"), tmp_path / "out", tmp_path / "text.txt"
+    text.write_text("the quick brown fox jumps over the lazy dog. " * 100)
+    words = ["prune", source, target, "--data", text, "--sparsity", "0.5", "--precision", "int4", "--finetune", "3"]
+    assert exit_code(monkeypatch, *words, "--report", tmp_path / "r.json") == 0
+    assert "steps of training" in " ".join(capsys.readouterr().out.split())
+    assert set(json.loads((tmp_path / "r.json").read_text())["perplexity"]) == {"before", "after", "trained", "tokens"}
+    (logits, *_) = Oracle(target / "model.onnx").run(inputs_of(target).feeds(np.zeros((2, 5), np.int64)))
+    assert np.isfinite(logits).all()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+@pytest.mark.parametrize("precision", ["f32", "int4"])
+def test_training_moves_a_decoder_to_the_dense_one_and_keeps_its_zeros(precision: Precision, tmp_path: Path) -> None:
+    from redpebble.pytorch.imported.decoders import Texts, trained_decoder
+
+    source = write_folder(tmp_path / "in") / "model.onnx"
+    inputs, rng = inputs_of(source.parent), np.random.default_rng(0)
+    fitted, held_out = rng.integers(0, 256, (24, 64)), rng.integers(0, 256, (4, 64))
+    sparse = prune(source, inputs.feeds(fitted), sparsity=0.5, precision=precision, keep=["/lm_head/MatMul"]).model
+    model, steps = trained_decoder(sparse, source, inputs, ["/lm_head/MatMul"], Texts(fitted, 4.0))
+    wanted, before, after = (logits_of(one, inputs.feeds(held_out)) for one in (source, sparse, model))
+    assert steps > 0
+    # weights are random, and time is short: logits come closer by some percent
+    assert np.square(after - wanted).mean() < np.square(before - wanted).mean()
+    for name, value in sparse.graph.initializers.items():
+        before, after = (tensor_of(one.graph.initializers[name]) for one in (sparse, model))
+        if name.startswith("lm_head") or name.endswith("scales"):
+            np.testing.assert_array_equal(after, before)
+        elif value.dtype == ir.DataType.FLOAT and before.ndim == 2 and 0.4 < (before == 0).mean() < 0.6:
+            assert (after[before == 0] == 0).all()
+
+
+def logits_of(model: Path | ir.Model, feeds: Feeds) -> NDArray[np.float32]:
+    return Oracle(model).run(feeds)[0]
+
+
+def tensor_of(value: ir.Value) -> NDArray[Any]:
+    assert value.const_value is not None
+    return value.const_value.numpy()
+
+
+def inputs_of(folder: Path) -> DecoderInputs:
+    found = DecoderInputs.of(read_model(folder / "model.onnx", any_version=True))
+    assert found is not None
+    return found
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ("stages", "stages: expected 1 with texts, got 2"),
         ("same folder", "it is the folder that is read"),
         ("no tokenizer", "expected tokenizer.json in the folder, got none"),
     ],
@@ -97,6 +154,7 @@ def test_what_does_not_fit_is_refused_in_one_line(
     target = source if changes == "same folder" else tmp_path / "out"
     if changes == "no tokenizer":
         (source / "tokenizer.json").unlink()
-    assert exit_code(monkeypatch, "prune", source, target, "--data", text, "--sparsity", "0.5") == 2
+    words = ("--finetune", "1", "--stages", "2") if changes == "stages" else ()
+    assert exit_code(monkeypatch, "prune", source, target, "--data", text, "--sparsity", "0.5", *words) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from types import ModuleType
+from typing import Final, NamedTuple
 
 import onnx_ir
 
@@ -16,7 +17,7 @@ from ...models.exports.genai_decoders import run_builder
 from ...ort.any_model import session
 from ...pruning.options import PruneOptions
 from ...pruning.prune import pruned
-from ...pruning.texts import JUDGED, perplexity, windows_of
+from ...pruning.texts import JUDGED, Ids, perplexity, windows_of
 from ...verification.decoder_inputs import DecoderInputs
 from ...verification.oracle import Oracle, session_options
 from ..console.progress_bar import progress_bar
@@ -41,29 +42,72 @@ def prune_folder(files: PruneFiles, options: PruneOptions) -> None:
     for name in ("labels", "metric", "validate"):
         if getattr(files, name) is not None:
             raise ValueError(f"{name}: expected none with texts, got {str(getattr(files, name))!r}")
-    tokens = tokens_of(files.data, files.model)
-    windows = windows_of(tokens, options.seed)
+    if options.stages > 1:
+        raise ValueError(f"stages: expected 1 with texts, got {options.stages}")
+    training = _training() if options.finetune else None
+    windows = windows_of(tokens_of(files.data, files.model), options.seed)
     with _genai_folder(files.model) as folder:
         model = read_model(folder.model, any_version=True)
         inputs = DecoderInputs.of(model)
         if inputs is None:
             raise ValueError(f"{folder.model}: expected a decoder of input_ids and past keys and values, got others")
-        options = replace(options, keep=(*options.keep, *_heads(model)))
+        heads, judged = _heads(model), inputs.feeds(windows.held_out[:JUDGED])
+        plan = replace(options, keep=(*options.keep, *heads), finetune=0.0)
         with progress_bar() as watch:
-            judged = inputs.feeds(windows.held_out[:JUDGED])
-            result = pruned(folder.model, inputs.feeds(windows.fitted), options, watch, judged=judged)
-        with working("measuring the perplexity of", folder.model):
-            before = perplexity(Oracle(folder.model, options.threads).run, inputs, windows.held_out)
-            after_session = Oracle.of(lambda: session(result.model, session_options(options.threads)))
-            after = perplexity(after_session.run, inputs, windows.held_out)
+            result = pruned(folder.model, inputs.feeds(windows.fitted), plan, watch, judged=judged)
+        judge = _Judge(folder.model, inputs, windows.held_out, options.threads)
+        perplexities = {"before": judge.of_file(), "after": judge.of_result(result.model)}
+        told = f"perplexity {perplexities['before']:.4g} -> {perplexities['after']:.4g}"
+        if training is not None:
+            texts = training.Texts(windows.trained, options.finetune, options.seed, options.threads)
+            trained, steps = training.trained_decoder(result.model, folder.model, inputs, heads, texts)
+            perplexities["trained"] = judge.of_result(trained)
+            told += f", {perplexities['trained']:.4g} after {steps} steps of training"
+            if perplexities["trained"] < perplexities["after"]:
+                result = replace(result, model=trained)
+            else:
+                told += ", which is not kept"
         target.mkdir(exist_ok=True)
         copy_others(folder.path, target, {folder.decoder, *files_of(model)})
         result.save(target / folder.decoder, external_data=True)
-    perplexities = {"before": before, "after": after, "tokens": int(windows.held_out[:, 1:].size)}
-    held = f"{len(windows.held_out)} windows of {windows.held_out.shape[1]} tokens that nothing was fitted to"
-    told = f"perplexity {before:.4g} -> {after:.4g}, on {held}"
+    tokens = int(windows.held_out[:, 1:].size)
+    told += f"; {len(windows.held_out)} windows of {windows.held_out.shape[1]} tokens that nothing was fitted to"
     written = files._replace(output=target / folder.decoder)
-    show_pruned(written, result, options, told, {"perplexity": perplexities})
+    show_pruned(written, result, plan, told, {"perplexity": {**perplexities, "tokens": tokens}})
+
+
+class _Judge(NamedTuple):
+    """Perplexity on windows of held-out tokens: of a file by onnxruntime, of results by our session."""
+
+    path: Path
+    inputs: DecoderInputs
+    windows: Ids
+    threads: int
+
+    def of_file(self) -> float:
+        return self._of(Oracle(self.path, self.threads))
+
+    def of_result(self, model: onnx_ir.Model) -> float:
+        return self._of(Oracle.of(lambda: session(model, session_options(self.threads))))
+
+    def _of(self, oracle: Oracle) -> float:
+        with working("measuring the perplexity of", self.path):
+            return perplexity(oracle.run, self.inputs, self.windows)
+
+
+def _training() -> ModuleType:
+    """Return the module that trains decoders.
+
+    Raises:
+        ValueError: torch is not installed.
+    """
+    try:
+        from ...pytorch.imported import decoders
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ValueError("finetune: expected torch to train with, got none: pip install 'redpebble[torch]'") from None
+    return decoders
 
 
 def _heads(model: onnx_ir.Model) -> tuple[str, ...]:
