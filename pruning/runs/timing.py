@@ -29,7 +29,7 @@ NOISY: Final = 1.05
 MEASUREMENTS: Final = 4
 
 
-NAMED: Final = 4
+NAMED_ALIKE: Final = 4
 """Inputs of one shape up to which a report names them all."""
 
 
@@ -102,7 +102,7 @@ class ModelClock:
 
 def _named(names: Sequence[str]) -> str:
     """Return names; decoders have a past for each layer, all of one shape."""
-    return ", ".join(names) if len(names) <= NAMED else f"{', '.join(names[:2])} and {len(names) - 2} others"
+    return ", ".join(names) if len(names) <= NAMED_ALIKE else f"{', '.join(names[:2])} and {len(names) - 2} others"
 
 
 def feeds_with_rows(graph: onnx.GraphProto, batch: Feeds, batch_rows: int, rows: int) -> Feeds:
