@@ -53,6 +53,11 @@ def new_model(path: Path) -> Path:
     return path
 
 
+def new_model_if_any(path: Path | None) -> Path | None:
+    """Return the path of a model to write, as `new_model`, or None."""
+    return None if path is None else new_model(path)
+
+
 def new_folder(path: Path) -> Path:
     """Return the path of a folder to write, which may exist.
 

@@ -18,6 +18,7 @@ from .cli_options import (
     ReportPath,
     Rtol,
     Seed,
+    new_model_if_any,
     some_runs,
 )
 from .option_texts import numbers, shapes, sizes, words
@@ -40,13 +41,23 @@ def check(
         str,
         typer.Option(metavar="A,B", help="Ways to check: compile, session, provider; default: the first that works."),
     ] = "",
+    bisect: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="LEAST.onnx",
+            help="Where results differ, name the first node that does, and write the least model that still does.",
+            callback=new_model_if_any,
+        ),
+    ] = None,
     cpu: Cpu = CpuLevel.HOST,  # noqa: ARG001 - its callback does it
     report: ReportPath = None,
 ) -> None:
     """Compare with onnxruntime; exit code 1 when an output differs.
 
-    Inputs are random, or those of --inputs.
+    Inputs are random, or those of --inputs. With --bisect, cuts of the model are compared until the first node is found
+    whose results differ; LEAST.npz has the inputs of LEAST.onnx on which they do.
     """
+    _refuse_both(bisect, against)
     from ..verification.compare import CheckPlan
     from ..verification.feeds import InputChoice
     from ..verification.oracle import Tolerance
@@ -55,9 +66,16 @@ def check(
     choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
     plan = CheckPlan(numbers(batch), runs, seed, Tolerance(rtol, atol), choice)
     agrees = (
-        check_model(model, plan, words(way), report) if against is None else check_against(model, against, plan, report)
+        check_model(model, plan, words(way), report, bisect)
+        if against is None
+        else check_against(model, against, plan, report)
     )
     raise typer.Exit(0 if agrees else 1)
+
+
+def _refuse_both(bisect: Path | None, against: Path | None) -> None:
+    if bisect is not None and against is not None:
+        raise ValueError("expected --bisect without --against, got both")
 
 
 def bench(

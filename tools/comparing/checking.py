@@ -1,7 +1,7 @@
 """The call and the command `check`: our results for a model against onnxruntime's, on random inputs or given ones."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -26,9 +26,7 @@ from ..console.console import console
 from ..console.working import working
 from ..json_reports import write_report
 from ..tables import comparison_table
-
-Making = Callable[[Path, Sequence[str]], Run]
-"""Makes of a model, whose outputs have these names, what runs it in our way."""
+from .bisecting import Making, bisect
 
 
 def _compiled(model: Path, outputs: Sequence[str]) -> Run:
@@ -101,10 +99,13 @@ def check(
     return compare_runs(plan, original, oracle, WAYS[way](path, oracle.output_names))
 
 
-def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path | None) -> bool:
+def check_model(
+    model: Path, plan: CheckPlan, ways: Sequence[str], report: Path | None, least: Path | None = None
+) -> bool:
     """Compare each of our ways to run a model with onnxruntime; return whether all agree.
 
-    Where none is named it is `compile`, or `session` for a model that is not covered from end to end.
+    Where none is named it is `compile`, or `session` for a model that is not covered from end to end. Where one differs
+    and `least` is a path, the first node that does is shown, and the least model that still does is written there.
 
     Raises:
         ModelError: the model is unreadable, or not covered by a way that was named.
@@ -112,6 +113,7 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
     """
     _check_ways(ways)
     comparisons: list[Comparison] = []
+    differing: list[str] = []
     with working("compiling for the comparison of", model):
         original = read_runnable_model(model)  # says more about a broken file than onnxruntime does
         oracle = Oracle(model, exact=True)
@@ -120,7 +122,24 @@ def check_model(model: Path, plan: CheckPlan, ways: Sequence[str], report: Path 
         with working(f"comparing {way} with onnxruntime on", model):
             found = compare_runs(plan, original, oracle, run)
         comparisons += [replace(one, name=f"{one.name}, {way}") if way != "compile" else one for one in found]
-    return _shown(comparisons, report)
+        if not agree(found):
+            differing.append(way)
+    agrees = _shown(comparisons, report)
+    if least is not None:
+        _bisect(model, plan, differing, least)
+    return agrees
+
+
+def _bisect(model: Path, plan: CheckPlan, differing: Sequence[str], least: Path) -> None:
+    """Show where the first way that differs does so first."""
+    if not differing:
+        console.print("nothing differs, so that there is no layer to find", highlight=False)
+        return
+    with working("looking for the first layer that differs in", model):
+        found = bisect(model, plan, WAYS[differing[0]], least)
+    lines = found.lines() if found is not None else ["the outputs differ, but no cut of the model does by itself"]
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _check_ways(ways: Sequence[str]) -> None:
