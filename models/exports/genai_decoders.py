@@ -9,6 +9,8 @@ import json
 import runpy
 import sys
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -52,9 +54,20 @@ class Decoder(NamedTuple):
 WINDOW: Final = 16
 DECODERS: Final[dict[str, Decoder]] = {
     "gemma2": Decoder("Gemma2", {"head_dim": 16, "sliding_window": WINDOW, "query_pre_attn_scalar": 16}),
+    "gemma3": Decoder(
+        "Gemma3Text",
+        {
+            "head_dim": 16,
+            "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+            "query_pre_attn_scalar": 16,
+            "sliding_window": WINDOW,
+        },
+    ),
     "llama": Decoder("Llama", {}),
     "llama_int4": Decoder("Llama", {}, "int4"),
+    "llama_tied_int4": Decoder("Llama", {"tie_word_embeddings": True}, "int4"),
     "mistral": Decoder("Mistral", {"head_dim": 16, "sliding_window": WINDOW}),
+    "phi3": Decoder("Phi3", {"original_max_position_embeddings": 256}),
     "phi": Decoder("Phi", {"partial_rotary_factor": 0.5, "num_attention_heads": 2}),
     "qwen2": Decoder("Qwen2", {}),
     "qwen3": Decoder("Qwen3", {"head_dim": 16}),
@@ -78,8 +91,28 @@ def run_builder(source: Path, folder: Path, precision: str) -> None:
     options = ["--extra_options", "int4_block_size=32", "int4_accuracy_level=4"] if precision == "int4" else []
     with tempfile.TemporaryDirectory() as cache:
         where = ["-m", str(source), "-i", str(source), "-o", str(folder), "-c", cache]
-        with patch.object(sys, "argv", ["builder", *where, "-p", precision, "-e", "cpu", *options]):
+        with (
+            patch.object(sys, "argv", ["builder", *where, "-p", precision, "-e", "cpu", *options]),
+            _angles_of_gemma3(),
+        ):
             runpy.run_module("onnxruntime_genai.models.builder", run_name="__main__")
+
+
+@contextmanager
+def _angles_of_gemma3() -> Generator[None]:
+    """Give the builder the angles of Gemma 3 as transformers 4 has them; version 5 has some for each kind of layer."""
+
+    def make(model: Any, config: Any) -> None:  # noqa: ANN401 - of packages without types
+        angles = config.rope_parameters
+        config.rope_local_base_freq = angles["sliding_attention"]["rope_theta"]
+        model.rope_attrs["theta"] = angles["full_attention"]["rope_theta"]
+
+    folder = str(Path(import_module("onnxruntime_genai").__file__ or "").parent / "models")
+    # the builder runs as a script, and imports what lies beside it
+    with patch.object(sys, "path", [folder, *sys.path]):
+        kind = import_module("builders.gemma").Gemma3Model
+        with patch.object(kind, "make_rope_init", make):
+            yield
 
 
 def save_tokenizer(folder: Path) -> None:

