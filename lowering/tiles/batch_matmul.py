@@ -67,7 +67,7 @@ class ProductStep:
 def sample_product(code: Code) -> ir.Function:
     """Return `void (x, y, result, scratch, M, N, K)`: result = x y^T."""
     lanes, columns = code.target.lanes, VECTORS * code.target.lanes
-    height = ROWS[lanes][VECTORS]
+    height = ROWS[code.target.registers][VECTORS]
 
     @code.kernel("sample_product")
     def kernel(
