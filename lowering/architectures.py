@@ -14,13 +14,11 @@ from typing import Final
 class SystemCalls:
     """The way in which code without a C library asks Linux."""
 
-    instruction: str
-    number: str
-    """Register of the call's number."""
-    result: str
-    arguments: tuple[str, ...]
-    """Registers of the arguments."""
-    clobbered: str
+    code: bytes
+    """Machine code of a C function (number of the call, four arguments) -> the answer, negative for an error.
+
+    It is no inline assembly: LLVM parses that of this machine's architecture alone.
+    """
     numbers: Mapping[str, int]
 
 
@@ -38,7 +36,8 @@ class Architecture:
     has_fma: bool = False
     """Whether all its CPUs can multiply and add with one rounding."""
     pause: str = ""
-    """The instruction of a thread that looks at a flag again and again."""
+    """LLVM's intrinsic for a thread that looks at a flag again and again, which takes `pause_arguments`."""
+    pause_arguments: tuple[int, ...] = ()
     system_calls: SystemCalls | None = None
 
 
@@ -51,13 +50,17 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
         "x86_64",
         triple="x86_64-unknown-linux-gnu",
         cpu="x86-64",
-        pause="pause",
+        pause="llvm.x86.sse2.pause",
         system_calls=SystemCalls(
-            "syscall",
-            number="rax",
-            result="rax",
-            arguments=("rdi", "rsi", "rdx", "r10"),
-            clobbered="~{rcx},~{r11},~{memory}",
+            code=bytes.fromhex(
+                "48 89 f8"  # mov rax, rdi
+                "48 89 f7"  # mov rdi, rsi
+                "48 89 d6"  # mov rsi, rdx
+                "48 89 ca"  # mov rdx, rcx
+                "4d 89 c2"  # mov r10, r8
+                "0f 05"  # syscall
+                "c3"  # ret
+            ),
             numbers=_linux_calls(read=0, close=3, sched_yield=24, nanosleep=35, sched_getaffinity=204, openat=257),
         ),
     ),
@@ -67,13 +70,18 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
         cpu="generic",
         registers=32,
         has_fma=True,
-        pause="isb",  # `yield` does nothing on most
+        pause="llvm.aarch64.isb",  # its `yield` does nothing on most
+        pause_arguments=(15,),
         system_calls=SystemCalls(
-            "svc #0",
-            number="x8",
-            result="x0",
-            arguments=("x0", "x1", "x2", "x3"),
-            clobbered="~{memory}",
+            code=bytes.fromhex(
+                "e8 03 00 aa"  # mov x8, x0
+                "e0 03 01 aa"  # mov x0, x1
+                "e1 03 02 aa"  # mov x1, x2
+                "e2 03 03 aa"  # mov x2, x3
+                "e3 03 04 aa"  # mov x3, x4
+                "01 00 00 d4"  # svc #0
+                "c0 03 5f d6"  # ret
+            ),
             numbers=_linux_calls(openat=56, close=57, read=63, nanosleep=101, sched_getaffinity=123, sched_yield=124),
         ),
     ),

@@ -1,8 +1,14 @@
 """The CPU that kernels are emitted for: LLVM's name and feature string for it, and what follows from them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from .architectures import Architecture, architecture_of, host_name
+
+
+def _switched_on(features: str) -> frozenset[str]:
+    return frozenset(feature[1:] for feature in features.split(",") if feature.startswith("+"))
 
 
 @dataclass(frozen=True)
@@ -130,5 +136,12 @@ class CpuTarget:
         return "avx2" in self.extensions and narrow
 
 
-def _switched_on(features: str) -> frozenset[str]:
-    return frozenset(feature[1:] for feature in features.split(",") if feature.startswith("+"))
+ARM_CPUS: Final[Mapping[str, CpuTarget]] = {
+    "generic-arm64": CpuTarget.arm64(),
+    "cortex-a72": CpuTarget.arm64(),
+    **dict.fromkeys(
+        ("cortex-a76", "neoverse-n1", "neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m1", "apple-m2"),
+        CpuTarget.arm64_dot(),
+    ),
+}
+"""CPUs of 64-bit ARM by LLVM's names: what our code uses of them."""

@@ -21,4 +21,4 @@ def call_code() -> MachineCode:
 
 def _object() -> bytes:
     target = CpuTarget.generic()
-    return emit_object(pool_module(target.architecture.pause, linux=platform.system() == "Linux"), target)
+    return emit_object(pool_module(target.architecture, linux=platform.system() == "Linux"), target)

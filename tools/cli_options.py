@@ -12,6 +12,8 @@ from .option_texts import numbers
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from ..lowering.cpu_target import CpuTarget
+
 
 def new_report(path: Path | None) -> Path | None:
     """Return the path of a report, checked by `new_file`, or standard output."""
@@ -141,7 +143,7 @@ ScheduleSeconds = Annotated[float, typer.Option(metavar="S", help="Time to annea
 
 
 class CpuLevel(StrEnum):
-    """The CPU that code is for: this machine, or a level of x86-64."""
+    """The CPU that code is for: this machine, a level of x86-64, or a CPU of 64-bit ARM."""
 
     HOST = "host"
     GENERIC = "generic"
@@ -150,6 +152,33 @@ class CpuLevel(StrEnum):
     AVX512 = "avx512"
     AVX512VNNI = "avx512vnni"
     ZEN4 = "zen4"
+    GENERIC_ARM64 = "generic-arm64"
+    CORTEX_A72 = "cortex-a72"
+    CORTEX_A76 = "cortex-a76"
+    NEOVERSE_N1 = "neoverse-n1"
+    NEOVERSE_N2 = "neoverse-n2"
+    NEOVERSE_V1 = "neoverse-v1"
+    NEOVERSE_V2 = "neoverse-v2"
+    APPLE_M1 = "apple-m1"
+    APPLE_M2 = "apple-m2"
+
+    @property
+    def target(self) -> "CpuTarget | None":
+        """The CPU, None for this machine's."""
+        from ..lowering.cpu_target import ARM_CPUS
+        from ..ort.custom_ops.library import level_target
+
+        if self is CpuLevel.HOST:
+            return None
+        return ARM_CPUS[self.value] if self.value in ARM_CPUS else level_target(self.value)
+
+    @property
+    def elsewhere(self) -> "CpuTarget | None":
+        """The CPU where it is of another architecture than this machine's: there is no code for it in this process."""
+        from ..lowering.architectures import host_name
+
+        target = self.target
+        return None if target is None or target.architecture_name == host_name() else target
 
 
 def on_cpu(context: typer.Context, level: CpuLevel) -> CpuLevel:
@@ -158,12 +187,20 @@ def on_cpu(context: typer.Context, level: CpuLevel) -> CpuLevel:
     Raises:
         ValueError: this machine cannot run such code.
     """
-    if level is not CpuLevel.HOST and not context.resilient_parsing:
-        from ..ort.custom_ops.library import level_target
+    if not context.resilient_parsing and (target := level.target) is not None:
         from ..runtime.jit import assumed_cpu
 
-        context.with_resource(assumed_cpu(level_target(level.value)))
+        context.with_resource(assumed_cpu(target))
     return level
+
+
+def for_cpu(context: typer.Context, level: CpuLevel) -> CpuLevel:
+    """Let the command make and choose code for a level of CPUs, if they are of this machine's architecture.
+
+    Raises:
+        ValueError: they are, and this machine cannot run such code.
+    """
+    return on_cpu(context, level) if level.elsewhere is None else level
 
 
 Cpu = Annotated[
@@ -171,6 +208,12 @@ Cpu = Annotated[
     typer.Option(
         "--cpu", help="Test our code for such a CPU on this machine; onnxruntime's is not limited.", callback=on_cpu
     ),
+]
+
+
+OptimizeCpu = Annotated[
+    CpuLevel,
+    typer.Option("--cpu", help="Optimize for such a CPU; with --library also one of ARM.", callback=for_cpu),
 ]
 
 

@@ -22,9 +22,9 @@ from ..export.save_model import save_model
 from ..foundation.log import LOG
 from ..frontend.reading.external_files import files_of
 from ..frontend.reading.model_source import read_model, read_runnable_model
+from ..lowering.cpu_target import CpuTarget
 from ..options import Options
 from ..ort.any_model import session
-from ..ort.custom_ops.library import level_target
 from ..ort.session import write_library
 from ..pipeline import build, run_stages
 from ..runtime.jit import host_target
@@ -117,6 +117,8 @@ class OutputFiles:
     external_data: bool | None
     report: Path | None
     library: bool
+    architecture: str = ""
+    """The architecture that the library is for, where it is not this machine's."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +134,11 @@ class OptimizeRequest:
 
 @dataclass(frozen=True)
 class CompileRequest:
-    """A model to compile, for CPUs of a level or for this one, also into the file `output`."""
+    """A model to compile, for some CPU or for this one, also into the file `output`."""
 
     source: Path
     options: Options
-    level: str | None
+    target: CpuTarget | None
     tune: bool
     output: Path | None
     report: Path | None
@@ -154,7 +156,7 @@ def compile_and_print(request: CompileRequest, inspection: Inspection) -> None:
     """
     options, tune = inspection.watching(request.options), request.tune
     source = with_sizes(request.source, request.sizes)
-    target = None if request.level is None else level_target(request.level)
+    target = request.target
     if inspection.stage:
         on_target = on_machine(options, target, default_folder(), tune=tune)
         inspection.print_stage(source, on_target, output=request.output, foreign="refuse")
@@ -198,7 +200,7 @@ def optimize_model(request: OptimizeRequest, plan: CheckPlan, inspection: Inspec
             console.print(f"{files.model} is not written: the optimized model differs", highlight=False)
             return False
     measured = None
-    if plan.runs and result.networks:
+    if plan.runs and result.networks and not files.architecture:
         measured = measured_gain(request.source, result.model, next(iter(plan.feeds(original))))
     library = _written_library(request, result) if files.library else None
     held = [request.source, *(request.source.parent / name for name in files_of(original))]
@@ -223,7 +225,7 @@ class Library(NamedTuple):
 def _written_library(request: OptimizeRequest, result: Optimized) -> Library:
     path = request.files.model.with_suffix(".so")
     with working("compiling the library of", request.source):
-        levels = write_library(result.model, path)
+        levels = write_library(result.model, path, request.files.architecture)
     return Library(path.name, path.stat().st_size, levels)
 
 

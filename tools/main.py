@@ -24,7 +24,6 @@ from .cli_options import (
     Atol,
     Batches,
     ChoicesFile,
-    Cpu,
     CpuLevel,
     Dims,
     DropDeadRows,
@@ -33,6 +32,7 @@ from .cli_options import (
     InputFile,
     InputShapes,
     ModelPath,
+    OptimizeCpu,
     OptimizeTarget,
     Precision,
     PrecisionChoice,
@@ -402,7 +402,7 @@ def optimize(
         bool | None,
         typer.Option(help="Write weights to a file beside the model; by default as the original, or if too large."),
     ] = None,
-    cpu: Cpu = CpuLevel.HOST,  # noqa: ARG001 - its callback does it
+    cpu: OptimizeCpu = CpuLevel.HOST,
     report: ReportPath = None,
     seed: Seed = 0,
     print_after_all: PrintAfterAll = False,
@@ -426,6 +426,7 @@ def optimize(
     output = new_folder(output) if model.is_dir() else new_model(output)
     from ..driver.compiler import with_choices
     from ..options import Options
+    from ..tuning.measure_kernels import Tuning
     from ..verification.compare import CheckPlan
     from ..verification.feeds import InputChoice
     from ..verification.oracle import Tolerance
@@ -435,11 +436,16 @@ def optimize(
 
     choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
     plan = CheckPlan(numbers(batch), check_runs, seed, Tolerance(rtol, atol), choice)
-    files = OutputFiles(output, save_as_external_data, report, library)
+    elsewhere = cpu.elsewhere
+    files = OutputFiles(
+        output, save_as_external_data, report, library, elsewhere.architecture_name if elsewhere else ""
+    )
     networks = target is not OptimizeTarget.PORTABLE
     samples = samples_of(precision, data)
     options = Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks, rows=rows, samples=samples)
     options = replace(with_choices(options, Choices.read(choices)), bfloat=precision is Precision.BFLOAT16)
+    if elsewhere is not None:
+        options = replace(options, tuning=Tuning.predicted(elsewhere, None))
     request = OptimizeRequest(model, options, files, sizes(size))
     inspection = Inspection(print_after_all, tuple(print_after or ()), stop_after, elide)
     run = optimize_folder if model.is_dir() else optimize_model
@@ -484,9 +490,8 @@ def compile_model(
         reorder_seconds=reorder_seconds,
         schedule_seconds=schedule_seconds,
     )
-    cpu = None if target is CpuLevel.HOST else target.value
     options = with_choices(options, Choices.read(choices))
-    request = CompileRequest(model, options, cpu, tune, output, report, sizes(size))
+    request = CompileRequest(model, options, target.target, tune, output, report, sizes(size))
     compile_and_print(request, Inspection(print_after_all, tuple(print_after or ()), stop_after, elide))
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from llvmlite import ir
 
+from ..architectures import Architecture
 from ..llvm.flow import Blocks, when
 from ..llvm.values import I32, I64, POINTER, Number, Truth
 from .python_call import CALL_FROM_PYTHON, emit_python_call
@@ -92,7 +93,7 @@ EXPORTS: Final = {
 """Exported function -> its number of pointers and of 64-bit numbers."""
 
 
-def pool_module(pause: str, *, linux: bool) -> str:
+def pool_module(architecture: Architecture, *, linux: bool) -> str:
     """Return the LLVM IR of the runtime in this process.
 
     Linux likes to wake a thread on the CPU of its waker, which goes on running: there a thread moves away before it
@@ -100,7 +101,7 @@ def pool_module(pause: str, *, linux: bool) -> str:
     """
     code = WordCode(ir.Module("redpebble-calls"))
     _declare_system(code, linux=linux)
-    emit_relax(code, WAITING, pause)
+    emit_relax(code, WAITING, architecture)
     _emit_report(code)
     emit_sizes(code)
     emit_split(code)

@@ -6,8 +6,10 @@ from typing import Final
 
 from llvmlite import ir
 
+from ..architectures import Architecture
 from ..llvm.flow import Blocks, branch, loop, when
-from ..llvm.values import VOID, Number
+from ..llvm.intrinsics import call_intrinsic
+from ..llvm.values import I32, VOID, Number
 from .split import shares
 from .table import Failure, Frame, Split, Step
 from .words import Shared, Struct, WordCode, Words, address, rarely
@@ -65,13 +67,14 @@ class Waiting:
         return self.spins + YIELDS * LOOKS
 
 
-def emit_relax(code: WordCode, waiting: Waiting, pause: str) -> None:
-    """Emit `relax (looks)`, for a thread that has looked at a flag so often; `pause` is its instruction, if any."""
+def emit_relax(code: WordCode, waiting: Waiting, architecture: Architecture) -> None:
+    """Emit `relax (looks)`, for a thread that has looked at a flag so often."""
 
     @code.function()
     def relax(looks: Number) -> None:
-        if pause:
-            code.builder.asm(ir.FunctionType(VOID, []), pause, "~{memory}", [], True)
+        if architecture.pause:
+            words = [ir.Constant(I32, word) for word in architecture.pause_arguments]
+            call_intrinsic(code.builder, architecture.pause, VOID, words)
         is_turn = looks & (LOOKS - 1) == LOOKS - 1
         with rarely(~is_turn | (looks < waiting.spins)):
             code.leave()

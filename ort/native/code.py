@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from llvmlite import ir
+from typing_extensions import override
 
 from ...lowering.architectures import Architecture, architecture_of, host_name
 from ...lowering.calls.words import Argument, WordCode, Words, rarely
@@ -37,6 +38,25 @@ class Api(Words):
         self.to(slot).call(value)
 
 
+ASK_LINUX: Final = "ask_linux"
+CALL_ARGUMENTS: Final = 4
+
+
+class _MachineCode(ir.Function):
+    """A function of words that is machine code, which returns before what LLVM adds to it."""
+
+    def __init__(self, module: ir.Module, code: bytes, name: str) -> None:
+        super().__init__(module, ir.FunctionType(I64, [I64] * (1 + CALL_ARGUMENTS)), name)
+        self.linkage = "internal"
+        self._code = ir.Constant(ir.ArrayType(BYTE, len(code)), bytearray(code))
+        ir.IRBuilder(self.append_basic_block("entry")).unreachable()
+
+    @override
+    def descr_prototype(self, buf: list[str]) -> None:
+        super().descr_prototype(buf)
+        buf[-1] = f"{buf[-1].rstrip()} prologue {self._code}\n"
+
+
 @dataclass
 class OrtCode(WordCode):
     """The library under construction."""
@@ -64,11 +84,12 @@ class OrtCode(WordCode):
         """Call Linux, for the library has no C library; arguments are words and addresses."""
         calls = self.architecture.system_calls
         assert calls is not None
-        registers = "".join(f",{{{register}}}" for register, _ in zip(calls.arguments, arguments, strict=False))
-        kind = ir.FunctionType(I64, [I64, *(argument.type for argument in arguments)])
-        constraint = f"={{{calls.result}}},{{{calls.number}}}{registers},{calls.clobbered}"
-        operands = [i64(calls.numbers[name]), *arguments]
-        return Number(self.builder, self.builder.asm(kind, calls.instruction, constraint, operands, True))
+        known = self.functions.get(ASK_LINUX)
+        if known is None:
+            known = self.functions[ASK_LINUX] = _MachineCode(self.module, calls.code, ASK_LINUX)
+        given = [self.builder.ptrtoint(one, I64) if one.type == POINTER else one for one in arguments]
+        rest = [i64(0)] * (CALL_ARGUMENTS - len(given))
+        return Number(self.builder, self.builder.call(known, [i64(calls.numbers[name]), *given, *rest]))
 
     def text(self, words: str) -> Words:
         """Return the address of a text that ends with a zero."""

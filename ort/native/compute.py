@@ -37,7 +37,7 @@ KERNEL_BYTES: Final = 56
 
 def emit_compute(code: OrtCode) -> None:
     """Emit `compute (kernel, context) -> status`."""
-    emit_relax(code, WAITING, code.architecture.pause)
+    emit_relax(code, WAITING, code.architecture)
     _emit_report(code)
     _emit_parallel(code)
     emit_sizes(code)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
+from redpebble.lowering.architectures import Architecture
 from redpebble.lowering.calls.steps import LOOKS, NAP_NANOSECONDS, YIELDS, Waiting, emit_relax
 from redpebble.lowering.calls.words import WordCode, Words
 from redpebble.lowering.cpu_target import CpuTarget
@@ -31,7 +32,7 @@ def what_it_does(looks: Sequence[int]) -> list[str]:
         return Words(code.builder, i64(address or 0).inttoptr(POINTER))
 
     waiting = Waiting(SPINS, lambda _: function(others).call(), lambda _, time: function(nap).call(time))
-    emit_relax(code, waiting, "")
+    emit_relax(code, waiting, Architecture("none"))
 
     @code.function(exported=True)
     def look(_: Words, looks: Number) -> None:
