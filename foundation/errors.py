@@ -17,7 +17,8 @@
     ├── PartError                    parts, or the ranks that run them, do not fit   redpebble.distributed.errors
     ├── PeerError                    a library to compare with cannot be measured    redpebble.tools.benching.errors
     ├── NotCoveredError              an engine does not run all of a model           redpebble.tools.benching.errors
-    └── NotAChainError               a model is more than a chain of layers          redpebble.tools.benching.errors
+    ├── NotAChainError               a model is more than a chain of layers          redpebble.tools.benching.errors
+    └── RefusalError                 a request that is refused               redpebble.tools.explain.serving.server
 
 Beside them: `ValueError` and `OSError` for what a caller passed, xDSL's `VerifyException` for IR that contradicts
 itself and `PassFailedException` for a pass that cannot do what its options ask. `NotCovered`, by which a converter of

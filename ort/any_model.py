@@ -26,7 +26,7 @@ def session(
     *,
     rows: int = 0,
     sizes: Sequence[Sizes] = (),
-    choices: str | os.PathLike[str] | None = None,
+    choices: str | os.PathLike[str] | Choices | None = None,
     **others: Unpack[OtherArguments],
 ) -> onnxruntime.InferenceSession:
     """Return a session of onnxruntime with our kernels inside; it takes what InferenceSession takes, and three more.

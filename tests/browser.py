@@ -59,13 +59,22 @@ class Browser:
                 return answer["result"]
             self._events.append(answer)
 
-    def open(self, page: Path, width: int, theme: str = "light") -> None:
-        """Open a file on a screen of this width; what was asked for and complained about before is forgotten."""
+    def open(self, page: Path | str, width: int, theme: str = "light") -> None:
+        """Open a file or an address on a screen of this width; earlier requests and complaints are forgotten."""
         phone = width < 600
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=phone)
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
         self._events.clear()
-        self.call("Page.navigate", url=page.as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
+        self._await_load()
+
+    def submit(self, expression: str) -> None:
+        """Evaluate an expression that sends a form, and wait for the page that answers it."""
+        self._events.clear()
+        self.evaluate(expression)
+        self._await_load()
+
+    def _await_load(self) -> None:
         while not any(event.get("method") == "Page.loadEventFired" for event in self._events):
             self._events.append(self._read())
 

@@ -60,6 +60,10 @@ def explain(
     parts: Annotated[
         int | None, typer.Option("-p", "--parts", metavar="P", help="Show the messages between P parts.", min=1)
     ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve a page here on which passes and kernels are chosen and measured.")
+    ] = False,
+    port: Annotated[int, typer.Option(help="Port of that page, 0 for any that is free.", min=0, max=65535)] = 0,
     reorder_seconds: ReorderSeconds = 0.0,
     schedule_seconds: ScheduleSeconds = 0.0,
     drop_dead_rows: DropDeadRows = False,
@@ -78,12 +82,19 @@ def explain(
     a search and shows the best orders so far.
 
     Of a folder of onnxruntime-genai it shows the bytes that a token reads, beside the least, and the roof of memory.
+
+    With --serve it serves a page on which passes are left out and kernels chosen and measured, until Ctrl-C.
     """
     if len(models) == 1 and models[0].is_dir():
         from .decoders.genai_folder import read_folder
         from .explain.decoder_bytes import explain_decoder
 
         explain_decoder(read_folder(models[0]).model, report)
+        return
+    if serve:
+        from .explain.serving.server import serve_and_print
+
+        serve_and_print(models, port)
         return
     from ..options import Options
     from ..theory.partition.search import PartitionRequest

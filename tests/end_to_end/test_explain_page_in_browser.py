@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import onnx
 import pytest
@@ -9,9 +10,13 @@ import pytest
 from redpebble.models import zoo
 from redpebble.models.exports.stored import stored_export
 from redpebble.options import Options
+from redpebble.runtime.jit import host_target
 from redpebble.tools.explain.explanation import ExplainRequest
 from redpebble.tools.explain.saved_orders import SearchBudget
+from redpebble.tools.explain.serving.server import WorkbenchServer
+from redpebble.tools.explain.serving.workbench import Workbench
 from redpebble.tools.explain_commands import ExplainOutput, explain_and_print
+from redpebble.tuning.measure_kernels import Tuning
 from tests.browser import CHROMIUM, Browser, chromium
 
 pytestmark = [
@@ -146,3 +151,38 @@ def test_without_a_script_all_levels_are_shown(pages: dict[str, Path], browser: 
         assert browser.call("DOM.querySelectorAll", nodeId=document, selector=".panel")["nodeIds"]
     finally:
         browser.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_the_workbench_is_used_in_a_browser(browser: Browser, tmp_path: Path) -> None:
+    path = tmp_path / "mlp.onnx"
+    zoo.save(zoo.build("ffnn(depth=2, width=64, density=0.1)"), path)
+    server = WorkbenchServer(Workbench(path, Tuning.predicted(host_target(), None)))
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        for width, theme in ((390, "light"), (390, "dark"), (1280, "light"), (1280, "dark")):
+            browser.open(server.url, width, theme)
+            assert browser.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+            assert not [(what, ratio) for what, ratio in browser.evaluate(CONTRASTS) if ratio < LOWEST_CONTRAST]
+            assert not browser.faults
+            assert {address for address in browser.requests if "favicon" not in address} == {server.url}
+        browser.evaluate("document.querySelector('input[value=pebble-reorder-neurons]').click()")
+        browser.evaluate("document.querySelector('.kernels select').value = 'dense_outputs'")
+        browser.evaluate("document.querySelector('input[name=batch]').value = '32'")
+        browser.submit("document.querySelector('button[value=apply]').click()")
+        assert browser.evaluate("document.querySelector('input[name=batch]').value") == "32"
+        assert not browser.evaluate("document.querySelector('input[value=pebble-reorder-neurons]').checked")
+        # what was chosen for tiles of 64 is kept, though a batch of 32 has none
+        assert "dense_outputs from 64" in browser.evaluate("document.querySelector('#save').textContent")
+        browser.evaluate("document.querySelector('input[name=batch]').removeAttribute('max')")
+        browser.evaluate("document.querySelector('input[name=batch]').value = '99999'")
+        browser.submit("document.querySelector('button[value=apply]').click()")
+        assert (
+            browser.evaluate("document.querySelector('.fault').textContent") == "batch: expected 1 to 4096, got 99999"
+        )
+        browser.submit("document.querySelector('button[value=reset]').click()")
+        assert "Nothing was chosen" in browser.evaluate("document.querySelector('#save').textContent")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

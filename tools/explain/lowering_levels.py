@@ -118,8 +118,10 @@ class Lowering:
     """Names of linear layers that stay with onnxruntime, of a model that is not covered as a whole."""
 
 
-def lowering_of(source: Source, options: Options) -> Lowering:
+def lowering_of(source: Source, options: Options, batches: Sequence[int] = BATCHES) -> Lowering:
     """Return the levels of a model on its way to native code; of one that is covered in part, by its sparse networks.
+
+    Movement is told for some batches, one or more.
 
     Raises:
         ModelError: the model is unreadable.
@@ -128,7 +130,7 @@ def lowering_of(source: Source, options: Options) -> Lowering:
     options = replace(options, tuning=options.tuning and replace(options.tuning, recalls=False), on_pass=None)
     with within_limits():
         imported = imported_for_reports(source)
-        sizes = {batch: value_shapes(imported.model, batch) for batch in BATCHES}
+        sizes = {batch: value_shapes(imported.model, batch) for batch in batches}
         recorder = LevelRecorder(options.machine, sizes)
         watched, module, placement = replace(options, on_pass=recorder.on_pass), imported.module, None
         left = frozenset[str]()
@@ -179,9 +181,12 @@ class LevelRecorder:
         """Take the level of a module; networks that are `lowered` count as the functions that they have become."""
         functions = lowered or {}
         moved = {
-            batch: module_movement(module, FreeSizes(batch, by_value=self.sizes[batch]), functions) for batch in BATCHES
+            batch: module_movement(module, FreeSizes(batch, by_value=sizes), functions)
+            for batch, sizes in self.sizes.items()
         }
-        counted = [(one.operations, one.weight_bytes, one.activation_bytes, one.cached_bytes) for one in moved[1]]
+        counted = [
+            (one.operations, one.weight_bytes, one.activation_bytes, one.cached_bytes) for one in moved[min(moved)]
+        ]
         if stage == UNPRICED and counted == self._counted:
             return
         lowered_modules = (func.parent_op() for func in functions.values())
@@ -232,7 +237,7 @@ def _names(entries: Iterable[object]) -> set[str]:
 
 
 def _is_faster(one: Level, other: Level) -> bool:
-    times = [(one.total(batch).predicted_us, other.total(batch).predicted_us) for batch in BATCHES]
+    times = [(one.total(batch).predicted_us, other.total(batch).predicted_us) for batch in one.kinds]
     return any(abs(now - before) > LEAST_CHANGE * before for now, before in times)
 
 

@@ -1,0 +1,271 @@
+"""A model on the workbench: passes left out and kernels chosen by a person, and what becomes of speed and movement."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from ....dialect.ops.foreign import ForeignOp
+from ....dialect.ops.images import Conv2dOp
+from ....dialect.ops.layers import LinearOp, float_layers
+from ....dialect.provenance import node_name
+from ....driver.compiler import compile as compile_model
+from ....driver.native_build import imported_for_reports
+from ....foundation.choices import NO_CHOICES, Choices
+from ....foundation.threads import usable_threads
+from ....frontend.errors import UnsupportedModelError, within_limits
+from ....frontend.reading.model_source import read_model
+from ....kernels.prediction import all_predicted_us
+from ....kernels.tile_widths import PIXELS, WIDTHS
+from ....kernels.work import Layer
+from ....options import Options
+from ....ort.any_model import session
+from ....passes.analysis.layer_costs import layer_key, layers_of, layers_of_ops
+from ....passes.images.image_layers import tile_widths_of
+from ....pipeline import passes_of, run_stages, skippable
+from ....tuning.measure_kernels import Tuning, measure_kernels
+from ....verification.feeds import Feeds, InputChoice
+from ....verification.measuring import Budget, Timing, interleave
+from ....verification.oracle import Oracle, session_options
+from ..lowering_levels import Lowering, lowering_of
+
+MOST_BATCH: Final = 4096
+MOST_LAYERS: Final = 100
+"""Layers whose kernels can be chosen: those that are predicted to take longest."""
+
+KERNEL_SECONDS, CALL_SECONDS = 2.0, 1.0
+"""Seconds to measure kernels of all layers, and whole calls."""
+
+Outputs = Callable[[], Sequence[Any]]
+"""A call that returns the outputs of a model."""
+
+Wishes = Mapping[tuple[str, int], str]
+"""Families by layer and width of a tile."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that a person has set."""
+
+    batch: int = 64
+    threads: int = 1
+    skipped: frozenset[str] = frozenset()
+    """Names of passes to leave out."""
+    wishes: Wishes = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        for name, value, most in (("batch", self.batch, MOST_BATCH), ("threads", self.threads, usable_threads())):
+            if not 1 <= value <= most:
+                raise ValueError(f"{name}: expected 1 to {most}, got {value}")
+
+
+class PassLine(NamedTuple):
+    """A pass that may be left out, and what it does in a sentence."""
+
+    name: str
+    what: str
+
+
+@dataclass(frozen=True)
+class LayerLine:
+    """A layer whose kernel can be chosen: the width of the tiles in which it runs, and families with their times."""
+
+    name: str
+    inputs: int
+    outputs: int
+    connections: int
+    width: int
+    priced: Mapping[int, str]
+    """The families that prices choose, by width."""
+    predicted_us: Mapping[str, float]
+    """Microseconds of a tile of this width, by family."""
+    key: str
+    """Name of its pattern, by which measurements are found."""
+
+
+class Measured(NamedTuple):
+    """Whole calls, side by side, and how far the outputs of the last one are from onnxruntime's at most."""
+
+    timings: Mapping[str, Timing]
+    difference: float
+
+
+@dataclass(frozen=True)
+class View:
+    """The content of the page for settings."""
+
+    settings: Settings
+    choices: Choices
+    layers: Sequence[LayerLine]
+    before: Lowering
+    after: Lowering
+
+
+class Workbench:
+    """A model, what was found for settings, and what was measured.
+
+    Raises:
+        ModelError: the model is unreadable.
+    """
+
+    def __init__(self, model: Path, machine: Tuning) -> None:
+        """Begin with a model as it is compiled by default."""
+        self.model, self._machine = model, machine
+        self.kernel_us: dict[tuple[str, int, str], float] = {}
+        """Measured microseconds by key of a layer, width and family."""
+        self.measured: Measured | None = None
+        self.view = self._viewed(Settings())
+
+    @cached_property
+    def passes(self) -> list[PassLine]:
+        """The passes that may be left out, in the order in which they run."""
+        names = set(skippable(Options()))
+        if self._is_partly_covered:
+            names &= set(skippable(Options("optimize")))
+        goal = "optimize" if self._is_partly_covered else "compile"
+        found = {one.name: type(one).__doc__ or "" for one in passes_of(Options(goal)) if one.name in names}
+        return [PassLine(name, " ".join(text.split("\n\n")[0].split())) for name, text in found.items()]
+
+    def set(self, settings: Settings) -> None:
+        """Show the model for these settings; what was measured of whole calls is forgotten where they are others.
+
+        Raises:
+            ValueError: there is no such pass or layer.
+            PassFailedException: a layer has no such kernel.
+        """
+        view = self._viewed(settings)
+        if settings != self.view.settings:
+            self.measured = None
+        self.view = view
+
+    def measure(self) -> None:
+        """Measure the kernels of layers, and whole calls."""
+        module = self._prepared(self.view.settings)
+        tuning = replace(self._machine, folder=None, seconds=KERNEL_SECONDS, recalls=True)
+        for one in measure_kernels(module, tuning):
+            place = (one.layer, one.width, one.family)
+            # of several numbers of blocks the best counts
+            self.kernel_us[place] = min(one.microseconds, self.kernel_us.get(place, one.microseconds))
+        self.measured = self._measured_calls()
+
+    @cached_property
+    def _is_partly_covered(self) -> bool:
+        with within_limits():
+            return any(isinstance(op, ForeignOp) for op in imported_for_reports(self.model).module.walk())
+
+    def _options(self, settings: Settings, choices: Choices = NO_CHOICES) -> Options:
+        return Options(
+            threads=settings.threads, tuning=self._machine, skip_passes=choices.skip_passes, kernels=choices.kernels
+        )
+
+    def _viewed(self, settings: Settings) -> View:
+        known = [one.name for one in self.passes]
+        for name in settings.skipped - set(known):
+            raise ValueError(f"pass: expected one of {', '.join(known)}, got {name!r}")
+        skipped = tuple(name for name in known if name in settings.skipped)
+        choices = Choices(skipped)
+        before = lowering_of(self.model, self._options(settings), (settings.batch,))
+        first = lowering_of(self.model, self._options(settings, choices), (settings.batch,)) if skipped else before
+        layers = self._layers(settings, first)
+        choices = Choices(skipped, _kernels(settings.wishes, layers))
+        after = (
+            lowering_of(self.model, self._options(settings, choices), (settings.batch,)) if choices.kernels else first
+        )
+        return View(settings, choices, layers, before, after)
+
+    def _prepared(self, settings: Settings) -> ModuleOp:
+        """Return the module in which kernels have been chosen, by prices."""
+        with within_limits():
+            module = imported_for_reports(self.model).module
+            skipped = tuple(settings.skipped)
+            run_stages(module, replace(self._options(settings), skip_passes=skipped), until="choose")
+        return module
+
+    def _layers(self, settings: Settings, lowering: Lowering) -> list[LayerLine]:
+        module, rows = self._prepared(settings), lowering.rows[settings.batch]
+        linears = [*float_layers(module.walk())]
+        found = [
+            self._line(op, layer, max(width for width in WIDTHS if width <= max(1, rows.get(node_name(op), 1))))
+            for op, layer in zip(linears, layers_of_ops(linears), strict=True)
+        ]
+        for op in module.walk():
+            if isinstance(op, Conv2dOp) and op.times is None:
+                width = PIXELS if PIXELS in tile_widths_of(op) else max(tile_widths_of(op))
+                found.append(self._line(op, layers_of([op.weight])[0], width))
+        named = [line for line in found if line is not None and line.name not in lowering.left]
+        named.sort(key=lambda line: -line.predicted_us[line.priced[line.width]])
+        return named[:MOST_LAYERS]
+
+    def _line(self, op: LinearOp | Conv2dOp, layer: Layer, width: int) -> LayerLine | None:
+        """Return the line of a layer; None where it cannot be named, or is empty."""
+        kernel, name = op.kernel, node_name(op)
+        if kernel is None or not name or not layer.inputs or not layer.outputs:
+            return None
+        widths = tile_widths_of(op) if isinstance(op, Conv2dOp) else WIDTHS
+        times = {one: all_predicted_us(layer, one, self._machine.machine) for one in {width, *widths}}
+        accepted = times[width]
+        if isinstance(op, Conv2dOp):
+            # one family for tiles of all widths
+            accepted = {family: us for family, us in accepted.items() if all(family in one for one in times.values())}
+        priced = {one: kernel.family_at(one) for one in widths}
+        return LayerLine(
+            name,
+            layer.inputs,
+            layer.outputs,
+            int(np.sum(layer.counts)),
+            width,
+            priced,
+            {priced[width]: times[width][priced[width]], **accepted},
+            layer_key(op.weight, layer),
+        )
+
+    def _measured_calls(self) -> Measured:
+        settings = self.view.settings
+        model = read_model(self.model, any_version=True)
+        ((_, feeds),) = InputChoice().of_batches(model, [settings.batch])
+        oracle = Oracle(self.model, settings.threads)
+        expected = oracle.run(dict(feeds))
+        calls: dict[str, Outputs] = {
+            "onnxruntime": lambda: oracle.session.run(None, feeds),
+            "as compiled by default": self._call(NO_CHOICES, feeds),
+            "as chosen": self._call(self.view.choices, feeds),
+        }
+        outputs = zip(calls["as chosen"](), expected, strict=True)
+        difference = max(
+            (float(np.abs(np.subtract(one, other, dtype=np.float64)).max(initial=0)) for one, other in outputs),
+            default=0.0,
+        )
+        return Measured(interleave(calls, Budget(CALL_SECONDS)), difference)
+
+    def _call(self, choices: Choices, feeds: Feeds) -> Outputs:
+        """Return a call of native code; of a session, where native code does not cover the model."""
+        threads = self.view.settings.threads
+        try:
+            network = compile_model(self.model, threads=threads, choices=choices)
+        except UnsupportedModelError:
+            made = session(self.model, session_options(threads), choices=choices)
+            return lambda: made.run(None, feeds)
+        return lambda: network.run(None, feeds)
+
+
+def _kernels(wishes: Wishes, layers: Sequence[LayerLine]) -> tuple[tuple[str, str], ...]:
+    """Return kernels of layers for which a person wants other families than the priced ones, in words of reports."""
+    kernels: list[tuple[str, str]] = []
+    for line in layers:
+        wanted = {width: family for (name, width), family in wishes.items() if name == line.name}
+        if not wanted:
+            continue
+        if set(line.priced) != set(WIDTHS):
+            kernels.append((line.name, list(wanted.values())[-1]))
+            continue
+        families = [(width, wanted.get(width, family)) for width, family in line.priced.items()]
+        others = ("", *(family for _, family in families))
+        starts = [one for one, before in zip(families, others, strict=False) if one[1] != before]
+        text = starts[0][1] if len(starts) == 1 else ", ".join(f"{family} from {width}" for width, family in starts)
+        kernels.append((line.name, text))
+    return tuple(kernels)
