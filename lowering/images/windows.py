@@ -10,6 +10,8 @@ all 64 positions at once.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import product
 from typing import Final, Literal, NamedTuple
 
 from llvmlite import ir
@@ -31,6 +33,9 @@ OUTSIDE_FLOATS: Final = 2 * PIXELS
 
 OUTSIDE_BYTES: Final = 3 * PIXELS
 """Bytes of the row outside of tiles of codes, a line of which is in the middle: one may begin before it."""
+
+VECTORS: Final = 8
+"""Vectors of positions whose sums are made together: a factor is read once for all of them."""
 
 Values = Floats | Bytes
 """The address of floats, or of codes."""
@@ -147,14 +152,15 @@ def windows(code: Code, form: WindowForm) -> ir.Function:
             for first in starts:
                 rows.prepare(tap, form.parts(tap, first, lanes.width))
         with loop(channels) as channel:
-            for first in starts:
-                if form.work == "copy":
-                    for tap in taps:
-                        row = channel * len(taps) + tap
-                        value = work.load(channel, tap, first)
-                        lanes.store(value, there.at(row * form.tile + first), lanes.size)
-                else:
-                    value = work.reduced(channel, first)
+            if form.work == "copy":
+                for first, tap in product(starts, taps):
+                    row = channel * len(taps) + tap
+                    value = work.load(channel, tap, first)
+                    lanes.store(value, there.at(row * form.tile + first), lanes.size)
+                return
+            for begin in range(0, len(starts), VECTORS):
+                some = starts[begin : begin + VECTORS]
+                for first, value in zip(some, work.reduced(channel, some), strict=True):
                     lanes.store(value, there.at(channel * form.tile + first), lanes.size)
 
     return kernel
@@ -170,23 +176,26 @@ class _Windows:
     factors: Floats
     bias: Floats
 
-    def reduced(self, channel: Number, first: int) -> ir.Value:
-        """Return what becomes of the taps of a vector of positions."""
+    def reduced(self, channel: Number, starts: Sequence[int]) -> Sequence[ir.Value]:
+        """Return what becomes of the taps of vectors of positions, given the first of each."""
         lanes, count = self.lanes, len(self.form.taps)
-        values = (self.load(channel, tap, first) for tap in range(count))
         if self.form.work == "weigh":
-            total: ir.Value = lanes.splat(self.bias[channel])
-            for tap, value in enumerate(values):
+            totals: list[ir.Value] = [lanes.splat(self.bias[channel])] * len(starts)
+            for tap in range(count):
                 factor = lanes.splat(self.factors[channel * count + tap])
-                total = lanes.fma(factor, value, total)
-            (total,) = activated(lanes, self.form.activation, [total])
-            return total
-        total = next(values)
-        for value in values:
-            total = lanes.max(total, value) if self.form.work == "largest" else lanes.add(total, value)
+                totals = [
+                    lanes.fma(factor, self.load(channel, tap, first), total)
+                    for first, total in zip(starts, totals, strict=True)
+                ]
+            return activated(lanes, self.form.activation, totals)
+        join = lanes.max if self.form.work == "largest" else lanes.add
+        totals = [reduce(join, (self.load(channel, tap, first) for tap in range(count))) for first in starts]
         if self.form.work == "mean":
-            total = lanes.mul(total, lanes.load(self.factors.at(first)))
-        return total
+            return [
+                lanes.mul(total, lanes.load(self.factors.at(first)))
+                for first, total in zip(starts, totals, strict=True)
+            ]
+        return totals
 
     def load(self, channel: Number, tap: int, first: int) -> ir.Value:
         """Return a vector of a tap."""
