@@ -25,6 +25,9 @@ Goal = Literal["compile", "optimize", "neurons"]
 """The purpose of a module: native code, an ONNX model, or graphs of neurons whose connections have an order."""
 
 
+OnPass = Callable[[ModulePass, ModuleOp], None]
+
+
 @dataclass(frozen=True)
 class Options:
     """Choices about a build; `redpebble.compile` and `redpebble.optimize` say what they do.
@@ -62,7 +65,7 @@ class Options:
     """The opset that a model is written in, 0 where that is not known yet."""
     foreign: "Foreign | None" = field(default=None, repr=False, compare=False)
     """Runs nodes that were left as they are, for these samples."""
-    on_pass: Callable[[ModulePass, ModuleOp], None] | None = field(default=None, repr=False, compare=False)
+    on_pass: OnPass | None = field(default=None, repr=False, compare=False)
     """Called after each pass, with the module as the pass left it."""
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ from ..frontend.reading.faults import reading
 from ..frontend.reading.model_source import read_model
 from ..kernels.machine import Machine
 from ..lowering.cpu_target import CpuTarget
-from ..options import Options, Precision
+from ..options import OnPass, Options, Precision
 from ..passes.kernels.round_layers import ROUNDED
 from ..passes.rewriting.network_module import network_module
 from ..pipeline import check_skipped, run_stages, skippable
@@ -379,9 +379,12 @@ def _with_bodies(found: Optimized, options: Options, on_network: OnNetwork | Non
     return replace(found, model=model, networks=networks, report=report, modified=True, obstacle="")
 
 
-def network_code(network: ModuleOp, threads: int, cpu: CpuTarget, folder: Path | None = None) -> Artefact:
+def network_code(
+    network: ModuleOp, threads: int, cpu: CpuTarget, folder: Path | None = None, on_pass: OnPass | None = None
+) -> Artefact:
     """Return native code of a network that `optimized` has found, which is of no use afterwards; see `machine_code`."""
-    run_stages(network, on_machine(Options(threads=threads), cpu, None, tune=False), after="simplify")
+    options = Options(threads=threads, on_pass=on_pass)
+    run_stages(network, on_machine(options, cpu, None, tune=False), after="simplify")
     return machine_code(network, cpu, folder)
 
 

@@ -18,6 +18,7 @@ from .cli_options import (
     ReportPath,
     Rtol,
     Seed,
+    new_file,
     new_model_if_any,
     some_runs,
 )
@@ -98,6 +99,12 @@ def bench(
     input_shape: InputShapes = None,
     dim: Dims = None,
     inputs: InputFile = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT.json", help="Write passes and nodes by time, for ui.perfetto.dev.", callback=new_file
+        ),
+    ] = None,
     cpu: Cpu = CpuLevel.HOST,  # noqa: ARG001 - its callback does it
     report: ReportPath = None,
 ) -> None:
@@ -107,6 +114,9 @@ def bench(
     (by medians, by the fastest calls where others disturbed), calls a second while several threads call at once.
     `session` is redpebble.session, which runs every model; `native` is redpebble.compile, without onnxruntime, which
     runs models that are covered from end to end.
+
+    --trace writes the passes of the compiler, and the nodes of a session and of onnxruntime over some calls of the
+    first batch, beside each other.
 
     A folder of onnxruntime-genai: tokens a second of prompts and of steps behind 128 and 1024 tokens. --against takes
     other folders, genai, and int8 and int4, which onnxruntime's quantizers make.
@@ -125,4 +135,4 @@ def bench(
     choice = InputChoice(shapes(input_shape), sizes(dim), inputs)
     count = usable_threads() if callers is None else callers
     plan = BenchPlan(numbers(batch), numbers(threads), engines, Budget(seconds), choice, count)
-    bench_and_print(model, plan, report)
+    bench_and_print(model, plan, report, trace)

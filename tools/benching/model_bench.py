@@ -23,6 +23,7 @@ from .errors import NotCoveredError
 from .machine import describe_machine
 from .progress import shown
 from .results import BASELINE, NATIVE, BenchRow, is_disturbed
+from .tracing import write_trace
 
 OURS: Final = ("session", NATIVE)
 """Our engines: a session, as users are told to run models, and native code called without onnxruntime."""
@@ -172,8 +173,11 @@ def assumed_line(path: Path, choice: InputChoice) -> str:
     return f"{sizes} in these inputs; --dim {next(iter(assumed))}=128 gives another size"
 
 
-def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
-    """Measure and show a table of markdown: a line for each engine, batch and number of threads."""
+def bench_and_print(model: Path, plan: BenchPlan, report: Path | None, trace: Path | None = None) -> None:
+    """Measure and show a table of markdown: a line for each engine, batch and number of threads.
+
+    With `trace` the first batch is traced, too, on the first number of threads.
+    """
     with working("compiling for", model):
         loaded = load_model(model, plan)
     total = len(plan.batches) * len(plan.threads) * len(loaded.engines)
@@ -183,6 +187,11 @@ def bench_and_print(model: Path, plan: BenchPlan, report: Path | None) -> None:
     for line in found.left_out:
         console.print(line, highlight=False)
     console.print(str(found), highlight=False, markup=False, soft_wrap=True)
+    if trace is not None:
+        with working("tracing", model):
+            _, feeds = next(plan.inputs.of_batches(read_model(model), plan.batches))
+            write_trace(model, feeds, plan.threads[0], trace)
+        console.print(f"{trace} has the passes and the nodes by time: ui.perfetto.dev shows it", highlight=False)
     write_report(report, "bench", bench_report(rows, found))
 
 
