@@ -146,7 +146,7 @@ def native_code(
         begun = time.perf_counter()
         with within_limits(), rare_collections():
             built = native_build(source, tuned)
-            artefact = machine_code(built.module, cpu, folder).with_ends(built.prologue, built.output_codes)
+            artefact = machine_code(built.module, cpu, folder).with_ends(built.prologue, built.output_forms)
         LOG.info("%s was compiled in %.2f s", _name(source), time.perf_counter() - begun)
         if folder is not None and digest is not None:
             # what was measured for this model is part of what later calls know of the machine

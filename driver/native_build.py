@@ -1,4 +1,4 @@
-"""The module that native code is made of, and what is done around it where a model begins or ends with integers."""
+"""The module that native code is made of, and what is done around it where inputs or outputs are no float32."""
 
 from typing import Final, NamedTuple
 
@@ -8,12 +8,12 @@ from xdsl.dialects.func import FuncOp
 from ..dialect.ops.foreign import ForeignOp, ForeignType
 from ..dialect.ops.graphs import EdgeListOp
 from ..dialect.ops.recurrences import RecurrenceOp
-from ..dialect.semantics.output_codes import OutputCodes
+from ..dialect.semantics.output_forms import OutputForm
 from ..dialect.semantics.prologue import Prologue
 from ..frontend.errors import CodesError, TooManyNodesError, UnsupportedModelError, within_limits
 from ..frontend.import_model import Imported, Source, import_model
+from ..frontend.output_forms import cut_output_forms
 from ..frontend.prologue import cut_prologue
-from ..frontend.rounded_outputs import cut_output_codes
 from ..options import Options
 from ..passes.runner import context, run_passes
 from ..passes.simplify.fuse_codes import FuseCodes
@@ -53,11 +53,11 @@ def imported_for_reports(source: Source) -> Imported:
 
 
 class NativeBuild(NamedTuple):
-    """A module behind the last stage, what has to be computed before its function, and what outputs are rounded to."""
+    """A module behind the last stage, what has to be computed before its function, and what its outputs become."""
 
     module: ModuleOp
     prologue: Prologue | None = None
-    output_codes: tuple[OutputCodes | None, ...] = ()
+    output_forms: tuple[OutputForm | None, ...] = ()
 
 
 def holds_edges(module: ModuleOp) -> bool:
@@ -113,7 +113,7 @@ def _native_build(source: Source, options: Options, until: str) -> NativeBuild:
             return NativeBuild(imported.module)
         # what layers take as bytes is neither rounded nor computed before them
         run_passes(context(), imported.module, [FuseCodes(), TakeBytes()], options.on_pass)
-        codes = cut_output_codes(imported)
+        forms = cut_output_forms(imported)
         try:
             prologue = cut_prologue(imported)
         except UnsupportedModelError as error:
@@ -121,9 +121,9 @@ def _native_build(source: Source, options: Options, until: str) -> NativeBuild:
             same = str(error).startswith(str(refusal).partition(":")[0] + ":")
             raise (refusal if same or isinstance(error, CodesError) else error) from None
         # nothing is computed before a node, nor behind it
-        if options.is_node and (prologue is not None or codes):
+        if options.is_node and (prologue is not None or forms):
             raise refusal
-        if prologue is None and not codes and not _is_native(imported.module):
+        if prologue is None and not forms and not _is_native(imported.module):
             raise refusal
         run_stages(imported.module, options, until=until)
-    return NativeBuild(imported.module, prologue, codes)
+    return NativeBuild(imported.module, prologue, forms)

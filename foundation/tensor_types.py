@@ -6,6 +6,7 @@ from typing import Final
 DTYPES: Final = MappingProxyType(
     {
         "tensor(float)": "float32",
+        "tensor(float16)": "float16",
         "tensor(double)": "float64",
         "tensor(int64)": "int64",
         "tensor(int32)": "int32",

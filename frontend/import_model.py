@@ -3,7 +3,7 @@
 ```
 read_model          any source, checked                                   reading/model_source.py, model_checks.py
 raise_opset         older opsets, where networks are to be written        reading/raised_opset.py
-widen               half precision becomes float32 (keep only)            folding/half_precision.py
+widen               half precision becomes float32                        folding/half_precision.py
 inline_functions    no model-local functions; none with layers (keep)     reading/model_source.py
 fold_model          what depends on weights alone becomes a weight,       fold_model.py, folding/fold_weights.py,
                     and sizes that are the same in every call do          fold_model.py
@@ -179,7 +179,7 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
         check_made_nodes(call_tree(original).node_count, held)
         inline_functions(original)
     inlined = keep_foreign and inline_layers(original)
-    widened = keep_foreign and widen(original)
+    widened = widen(original)
     check_operators(original)
     kept: frozenset[str] = frozenset()
     stored = frozenset(original.graph.initializers)

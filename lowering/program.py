@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..dialect.reports.layer_report import Report
-from ..dialect.semantics.output_codes import OutputCodes
+from ..dialect.semantics.output_forms import OutputForm
 from ..dialect.semantics.prologue import Prologue
 from ..dialect.symbolic_sizes import Size as Size
 from ..dialect.symbolic_sizes import SymbolicShape, computed_of
 from .cpu_target import CpuTarget
 
-FORMAT_VERSION = 13
+FORMAT_VERSION = 14
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -133,8 +133,8 @@ class Program:
     """The steps from the inputs of the model to `inputs`; None where these are the same."""
     least: tuple[LeastSize, ...] = ()
     """Sizes that have to be so large at least; a call in which one is smaller is refused."""
-    output_codes: tuple[OutputCodes | None, ...] = ()
-    """The codes that each output of the model is in, None for floats; empty where all are floats."""
+    output_forms: tuple[OutputForm | None, ...] = ()
+    """The form of each output of the model, None for float32; empty where all are."""
     scratch_of_sizes: tuple[ScratchBytes, ...] = ()
     """Scratch memory that steps need beside `scratch_bytes`: for the step that needs most."""
 

@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast, overload
+from typing import Any, cast, overload
 
 import numpy as np
 import onnxruntime
@@ -127,15 +127,12 @@ class Predictor:
         return results[0] if len(results) == 1 else tuple(results)
 
     def _run(self, session: onnxruntime.InferenceSession, values: Sequence[ArrayLike]) -> list[Array]:
+        # engines that know floats of 64 bits alone give these to every model
         feeds = {
-            one.name: np.asarray(value, _TYPES.get(one.type))
+            one.name: np.asarray(value, DTYPES.get(one.type))
             for one, value in zip(session.get_inputs(), values, strict=True)
         }
         return session.run(self.outputs, feeds)
 
     def __repr__(self) -> str:
         return f"Predictor({self.model!r}, threads={self.threads})"
-
-
-_TYPES: Final = {**DTYPES, "tensor(float16)": "float16"}
-"""Types of onnxruntime -> types of arrays; engines that know floats of 64 bits alone give these to every model."""

@@ -171,7 +171,7 @@ class Network:
         self._pools = {threads: ThreadPool(threads)} if threads > 1 else {}
         self._dtypes = tuple(np.dtype(tensor.dtype) for tensor in program.inputs)
         has_bytes = any(tensor.dtype != "float32" for tensor in (*program.inputs, *program.outputs))
-        self._is_direct = not (self._prologue or program.output_codes or program.zeroed or has_bytes)
+        self._is_direct = not (self._prologue or program.output_forms or program.zeroed or has_bytes)
         self._direct: PythonCall | None = None
 
     @property
@@ -187,10 +187,10 @@ class Network:
 
     def get_outputs(self) -> list[NodeArg]:
         """Return the outputs, as `InferenceSession.get_outputs` does."""
-        codes = self.program.output_codes or (None,) * len(self.program.outputs)
+        forms = self.program.output_forms or (None,) * len(self.program.outputs)
         return [
             _described(tensor.name, tensor.dtype if one is None else one.dtype, tensor.shape)
-            for tensor, one in zip(self.program.outputs, codes, strict=True)
+            for tensor, one in zip(self.program.outputs, forms, strict=True)
         ]
 
     @override
@@ -268,8 +268,8 @@ class Network:
             self._refuse_names(feeds)
         if self._prologue is not None:
             raise ValueError("expected run for a network that computes what it reads from its inputs, got bind")
-        if self.program.output_codes:
-            raise ValueError("expected run for a network that rounds its outputs to bytes, got bind")
+        if self.program.output_forms:
+            raise ValueError("expected run for a network that casts its outputs, got bind")
         inputs, count = bound_inputs(self.program, feeds), self._thread_count(threads)
         prepared = self._prepare(count, tuple(x.shape for x in inputs))
         arrays = bound_outputs(self.program, outputs or {}, prepared.output_shapes)
@@ -317,9 +317,9 @@ class Network:
             self._put_back(call, prepared, shapes)
         else:
             prepared.idle.append(call)
-        if self.program.output_codes:
-            rounded = zip(outputs, self.program.output_codes, strict=True)
-            return [array if codes is None else codes.of(array) for array, codes in rounded]
+        if self.program.output_forms:
+            cast_to = zip(outputs, self.program.output_forms, strict=True)
+            return [array if form is None else form.of(array) for array, form in cast_to]
         return outputs
 
     def _put_back(self, call: Call, prepared: _Prepared, shapes: Shapes) -> None:

@@ -71,7 +71,8 @@ def inputs_for(
         return dict(decoder.random(batch, rng, checked, DEFAULT_SIZE))
     sizes = _symbol_sizes(inputs, batch) | checked
     return {
-        name: _random(value, tuple(given[name]) if name in given else _shape(value, batch, sizes), rng)
+        # one value without axes would be numpy's scalar
+        name: np.asarray(_random(value, tuple(given[name]) if name in given else _shape(value, batch, sizes), rng))
         for name, value in zip(names, inputs, strict=True)
     }
 

@@ -307,6 +307,8 @@ Move = Callable[[_Moving, onnx_ir.Node, Axes], Change | None]
 
 
 def _past_values(moving: _Moving, node: onnx_ir.Node, axes: Axes) -> Change | None:
+    if node.op_type == "Cast" and node.outputs[0].is_graph_output():
+        return None  # behind native code, which casts what it yields, and transposes float32 alone
     inputs = moving.sources(node, axes)
     has_others = any(output.uses() or output.is_graph_output() for output in node.outputs[1:])
     return None if inputs is None or has_others else Change(inputs, (), axes)

@@ -24,7 +24,7 @@ ROUGHLY: Final = Tolerance(2e-2, 2e-2)
 """Tolerances of floats and of half floats: sums are added in another order."""
 
 
-TYPE_NAMES: Final = {**{name: str(dtype) for name, dtype in DTYPES.items()}, "tensor(float16)": "float16"}
+TYPE_NAMES: Final = {name: str(dtype) for name, dtype in DTYPES.items()}
 """Types of onnxruntime -> those of torch."""
 
 

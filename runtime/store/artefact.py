@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...dialect.reports.layer_report import LayerReport, Report
-from ...dialect.semantics.output_codes import OutputCodes
+from ...dialect.semantics.output_forms import OutputCast, OutputCodes, OutputForm
 from ...dialect.semantics.prologue import Prologue, PrologueInput, PrologueStep
 from ...foundation.atomic_files import replacing
 from ...foundation.errors import RedpebbleError
@@ -67,9 +67,9 @@ class Artefact(NamedTuple):
     program: Program
     image: bytes
 
-    def with_ends(self, prologue: Prologue | None, codes: tuple[OutputCodes | None, ...]) -> "Artefact":
-        """Return the same behind a prologue, its outputs in some codes."""
-        return self._replace(program=replace(self.program, prologue=prologue, output_codes=codes))
+    def with_ends(self, prologue: Prologue | None, forms: tuple[OutputForm | None, ...]) -> "Artefact":
+        """Return the same behind a prologue, its outputs in some forms."""
+        return self._replace(program=replace(self.program, prologue=prologue, output_forms=forms))
 
 
 def write_artefact(path: Path, artefact: Artefact, attachment: bytes = b"") -> None:
@@ -194,8 +194,12 @@ class Sealed:
         image, *arrays = _arrays(self.sections, header["sections"])
         names: list[str] = header["prologue"]["constants"] if header["prologue"] is not None else []
         artefact = Artefact(_program(header, target, arrays[len(names) :]), image.tobytes())
-        codes = (None if one is None else OutputCodes(*one) for one in header["output_codes"])
-        return artefact.with_ends(_prologue(header["prologue"], arrays[: len(names)]), tuple(codes))
+        forms = (None if one is None else _output_form(one) for one in header["output_forms"])
+        return artefact.with_ends(_prologue(header["prologue"], arrays[: len(names)]), tuple(forms))
+
+
+def _output_form(parts: list[Any]) -> OutputForm:
+    return OutputCast(*parts) if len(parts) == 1 else OutputCodes(*parts)
 
 
 def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
@@ -220,7 +224,7 @@ def _header(artefact: Artefact, sections: list[NDArray[np.generic]]) -> Json:
         "report": vars(program.report) | {"layers": [vars(layer) for layer in program.report]},
         "zeroed": program.zeroed,
         "prologue": None if program.prologue is None else _prologue_json(program.prologue),
-        "output_codes": program.output_codes,
+        "output_forms": program.output_forms,
     }
 
 

@@ -211,6 +211,22 @@ class DrawnImages:
         return self._kept(result, plane.channels // side**2, [side * plane.height, side * plane.width])
 
 
+def give_half_ends(model: onnx.ModelProto) -> None:
+    """Let inputs and outputs be float16, with casts behind and before them."""
+    graph, half = model.graph, onnx.TensorProto.FLOAT16
+    inner = {value.name: f"{value.name}_inside" for value in (*graph.input, *graph.output)}
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [inner.get(name, name) for name in names]
+    for value in (*graph.input, *graph.output):
+        value.type.tensor_type.elem_type = half
+    casts = [onnx.helper.make_node("Cast", [x.name], [inner[x.name]], to=onnx.TensorProto.FLOAT) for x in graph.input]
+    back = [onnx.helper.make_node("Cast", [inner[y.name]], [y.name], to=half) for y in graph.output]
+    nodes = [*casts, *graph.node, *back]
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
 def forget_sizes(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     """Leave height and width of the images to each call."""
     if rng.random() < 0.2:

@@ -23,6 +23,9 @@ from tests.support.quantized_models import Form, pruned_network, quantized
 EXACT = ("Relu", "Identity")
 """Activations that are the same float32 in every program, so that bytes are the same after them."""
 
+ROUNDED = 1e-3
+"""Share of the largest output that float16 may be off by where its neighbour is nearest."""
+
 STEPS = 0.05
 """Share of the largest output that bytes may be off by where an activation rounds otherwise."""
 
@@ -132,9 +135,13 @@ def draw_images(seed: int, folder: Path) -> None:
     drawn = random_images.DrawnImages(rng)
     model = drawn.net.model(*drawn.outputs())
     random_images.forget_sizes(model, rng)
-    write(folder, model, rng, RTOL)
+    kind = np.dtype(one_of(rng, (np.float32,) * 7 + (np.float16,)))
+    if kind == np.float16:
+        random_images.give_half_ends(model)
+    write(folder, model, rng, RTOL if kind == np.float32 else ROUNDED)
     for batch in {1, int(rng.integers(0, 10))}:
-        np.savez(folder / f"feeds-{batch:02}.npz", allow_pickle=False, **drawn.net.images(batch))
+        feeds = {name: array.astype(kind) for name, array in drawn.net.images(batch).items()}
+        np.savez(folder / f"feeds-{batch:02}.npz", allow_pickle=False, **feeds)
 
 
 def write(folder: Path, model: onnx.ModelProto, rng: np.random.Generator, tolerance: float) -> None:
@@ -176,9 +183,10 @@ def check(folder: Path) -> str:
             ways[f"compile for {chosen['target']}"] = native.run(None, feeds)
         for way, found in ways.items():
             for ours, theirs in zip(found, expected, strict=True):
-                assert ours.shape == theirs.shape, f"{way}, {path.stem}: shape {ours.shape}, expected {theirs.shape}"
+                kinds = [f"{one.dtype} of shape {one.shape}" for one in (ours, theirs)]
+                assert kinds[0] == kinds[1], f"{way}, {path.stem}: {kinds[0]}, expected {kinds[1]}"
                 allowed = chosen["tolerance"] * max(1.0, float(np.max(np.abs(theirs), initial=0.0)))
-                error = float(np.max(np.abs(ours - theirs), initial=0.0))
+                error = float(np.max(np.abs(ours.astype(np.float32) - theirs), initial=0.0))
                 assert error <= allowed, f"{way}, {path.stem}: off by {error:.3g}, accepted is {allowed:.3g}"
     return word
 

@@ -31,9 +31,10 @@ RUNNABLE = [
 ]
 
 
+@pytest.mark.parametrize("dims", [["batch", 5], []], ids=["rows", "one value"])
 @pytest.mark.parametrize("dtype", RUNNABLE)
-def test_onnxruntime_takes_the_feeds_of_every_type(dtype: ir.DataType) -> None:
-    model = identity(dtype, ["batch", 5])
+def test_onnxruntime_takes_the_feeds_of_every_type(dtype: ir.DataType, dims: list[int | str | None]) -> None:
+    model = identity(dtype, dims)
     feeds = inputs_for(model, 3, np.random.default_rng(0))
     outputs = run(model, feeds)
     assert outputs[0].tolist() == feeds["x"].tolist()

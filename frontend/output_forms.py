@@ -1,4 +1,4 @@
-"""Cuts what rounds outputs to codes off a module: its function returns the floats that are rounded.
+"""Cuts what rounds or casts outputs off a module: its function returns the float32 values that are rounded.
 
 ```mlir
 %q = pebble.foreign "ai.onnx::QuantizeLinear" at 4 reads %y as ["y_floats"] : ...
@@ -6,31 +6,34 @@ return %q          // -> return %y
 ```
 """
 
+from typing import Final
+
 import onnx_ir
 from xdsl.dialects.builtin import FunctionType
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import SSAValue
 
 from ..dialect.ops.foreign import ForeignOp
-from ..dialect.semantics.output_codes import OutputCodes
+from ..dialect.semantics.output_forms import OutputCast, OutputCodes, OutputForm
 from ..dialect.tensors import is_f32_tensor
 from .folding.known_constants import constant_array
 from .import_model import Imported
 
-ROUNDING = "ai.onnx::QuantizeLinear"
+FLOATS: Final = {onnx_ir.DataType.FLOAT16: "float16", onnx_ir.DataType.DOUBLE: "float64"}
+"""Types of floats that an output may be cast to -> their dtypes."""
 
 
-def cut_output_codes(imported: Imported) -> tuple[OutputCodes | None, ...]:
-    """Return the codes that each output is rounded to, None for floats; empty where all are floats."""
+def cut_output_forms(imported: Imported) -> tuple[OutputForm | None, ...]:
+    """Return the codes or floats that each output becomes, None for float32; empty where all are."""
     func = next(op for op in imported.module.body.block.ops if isinstance(op, FuncOp))
     end = func.body.block.last_op
     assert isinstance(end, ReturnOp)
     nodes = list(imported.model.graph)
-    found: list[OutputCodes | None] = []
+    found: list[OutputForm | None] = []
     for index, value in enumerate(list(end.operands)):
-        codes = _codes(value, nodes, imported.model.ir_version)
-        found.append(codes)
-        if codes is not None:
+        form = _form(value, nodes, imported.model.ir_version)
+        found.append(form)
+        if form is not None:
             op = value.owner
             assert isinstance(op, ForeignOp)
             end.operands[index] = op.operands[0]
@@ -44,15 +47,26 @@ def cut_output_codes(imported: Imported) -> tuple[OutputCodes | None, ...]:
     return tuple(found)
 
 
-def _codes(value: SSAValue, nodes: list[onnx_ir.Node], version: int) -> OutputCodes | None:
-    """Return the codes of a node that rounds floats by one scale and zero that are given, else None."""
+def _form(value: SSAValue, nodes: list[onnx_ir.Node], version: int) -> OutputForm | None:
+    """Return what a node makes of float32: codes by one constant scale and zero, or other floats; else None."""
     op = value.owner
-    if not isinstance(op, ForeignOp) or op.operator.data != ROUNDING or len(op.operands) != 1:
+    if not isinstance(op, ForeignOp) or len(op.operands) != 1 or not is_f32_tensor(op.operands[0].type):
         return None
     node = nodes[op.position.value.data]
+    match op.operator.data:
+        case "ai.onnx::QuantizeLinear":
+            return _codes(node, version)
+        case "ai.onnx::Cast":
+            target = FLOATS.get(onnx_ir.DataType(node.attributes["to"].as_int()))
+            return None if target is None else OutputCast(target)
+        case _:
+            return None
+
+
+def _codes(node: onnx_ir.Node, version: int) -> OutputCodes | None:
     given = [None if one is None else constant_array(one, version) for one in [*node.inputs, None][1:3]]
     scale, zero = given
-    if not is_f32_tensor(op.operands[0].type) or scale is None or zero is None or not scale.size == zero.size == 1:
+    if scale is None or zero is None or not scale.size == zero.size == 1:
         return None
     if zero.dtype.name not in ("uint8", "int8"):
         return None

@@ -1,4 +1,4 @@
-"""Outputs that are codes: native code yields floats, each the value of a code, and these become codes behind it.
+"""Outputs that are no float32: native code yields floats, which become codes or floats of another width behind it.
 
 Codes are integers of eight bits that stand for values: value = scale * (code - zero).
 """
@@ -7,6 +7,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+class OutputCast(NamedTuple):
+    """The dtype of floats that an output is cast to."""
+
+    dtype: str
+
+    def of(self, floats: NDArray[np.float32]) -> NDArray[Any]:
+        """Return floats of this dtype: the nearest ones, infinite where they are beyond its range."""
+        with np.errstate(over="ignore"):
+            return floats.astype(self.dtype)
 
 
 class OutputCodes(NamedTuple):
@@ -23,3 +34,6 @@ class OutputCodes(NamedTuple):
         multiples = floats / np.float32(self.scale)
         steps = np.rint(np.minimum(np.where(multiples > low, multiples, low), high))
         return (steps.astype(np.int16) + self.zero).astype(self.dtype)
+
+
+OutputForm = OutputCast | OutputCodes
