@@ -21,6 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....sparse.neuron_graph import NeuronGraph
+from ...compiled import compiled
+from ..machine_compiled import Ends, Ids
 from .simple_orders import topological_positions
 
 
@@ -84,16 +86,25 @@ def fixed_cost(network: NeuronGraph) -> int:
 def load_times(network: NeuronGraph, orders: TargetOrders) -> NDArray[np.int64]:
     """The time at which each connection runs, shape [W]: that of the load of its source which serves its target."""
     starts, ends = orders.interval_starts(network.neuron_count), orders.interval_ends(network.neuron_count)
+    by_end = np.lexsort((ends[network.targets], network.sources))
     times = np.empty(network.connection_count, dtype=np.int64)
-    for source in np.flatnonzero(network.out_degrees > 0).tolist():
-        connections = network.outgoing.of(source)
-        targets = network.targets[connections]
-        point = int(ends[source]) + 1
-        for entry in np.argsort(ends[targets]).tolist():
-            if starts[targets[entry]] > point:
-                point = int(ends[targets[entry]])
-            times[connections[entry]] = point
+    # read-only arrays would be compiled for anew
+    of = Ends(*(np.require(ids, requirements="W") for ids in (network.sources, network.targets)))
+    put_load_times(times, by_end, of, starts, ends)
     return times
+
+
+@compiled
+def put_load_times(times: Ids, by_end: Ids, of: Ends, starts: Ids, ends: Ids) -> None:
+    """Fill in the times [W] of connections sorted by source, then by the time at which their target closes."""
+    before, point = -1, 0
+    for connection in by_end:
+        source, target = of.sources[connection], of.targets[connection]
+        if source != before:
+            before, point = source, ends[source] + 1
+        if starts[target] > point:
+            point = ends[target]
+        times[connection] = point
 
 
 def decode(network: NeuronGraph, orders: TargetOrders) -> NDArray[np.int64]:

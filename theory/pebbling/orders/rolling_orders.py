@@ -21,8 +21,9 @@ from .interval_stabbing import TargetOrders
 
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-# Counters: targets opened, targets closed, closed targets that have passed on their value, and those that still will.
-OPENED, CLOSED, PASSED, PASSING = 0, 1, 2, 3
+# Counters: targets opened, targets closed, closed targets that have passed on their value, and those that still will;
+# targets in the pool, and the place in it where the next look begins; sources whose worth has changed.
+OPENED, CLOSED, PASSED, PASSING, POOLED, LOOKED, CHANGED = 0, 1, 2, 3, 4, 5, 6
 
 
 class Graph(NamedTuple):
@@ -38,7 +39,13 @@ OCTAVES: Final = 8
 """Classes of the number of a source's targets that have not opened: 0, 1, 2 to 3, 4 to 7 and so on."""
 
 STEPS: Final = 128
-"""Targets opened, or sources loaded, between two questions for the time: each looks at all neurons."""
+"""Targets opened, or sources loaded, between two questions for the time."""
+
+LOOKS: Final = 50_000_000
+"""Connections looked at to choose all targets of a network; more looks found no better orders of large networks."""
+
+FEWEST_LOOKS: Final = 32
+"""Targets of the pool that are compared before one opens, at least."""
 
 MOST_USES: Final = 3
 """Open targets of a source that are told apart."""
@@ -64,6 +71,19 @@ def greedy_rule(exponent: float) -> RollingRule:
     return RollingRule(float(exponent), 1.0, np.ones(OCTAVES), np.zeros((MOST_USES + 1, OCTAVES)))
 
 
+class BestSources(NamedTuple):
+    """A tournament of the sources: which of them is worth most, where few of N change between two questions.
+
+    `winners` [2 P] is a binary tree whose leaves, from P >= N + 1 on, are the sources, or N for none; `worths` [N + 1].
+    `changed` [N] lists the sources whose worth is to be taken again, `is_changed` [N] says which they are.
+    """
+
+    winners: Ids
+    worths: NDArray[np.float64]
+    changed: Ids
+    is_changed: Flags
+
+
 class Rolling(NamedTuple):
     """State that changes while targets roll; the names are those of the theory."""
 
@@ -81,6 +101,8 @@ class Rolling(NamedTuple):
     has_run: Flags
     orders: Ids
     passing: Ids
+    pool: Ids
+    best: BestSources
     counters: Ids
 
 
@@ -123,11 +145,12 @@ def rolled_in_time(
     sources, targets = (np.require(ids, requirements="W") for ids in (network.sources, network.targets))
     graph = Graph(sources, targets, network.incoming, network.outgoing)
     rolling = _rolling(network, rule)
+    looks = max(FEWEST_LOOKS, LOOKS // max(1, network.connection_count))
     for room in range(STEPS, open_count + STEPS, STEPS):
         if is_late():
             return None
-        fill(graph, rolling, min(room, open_count))
-    while not roll(graph, rolling, open_count, STEPS):
+        fill(graph, rolling, min(room, open_count), -1, looks)
+    while not roll(graph, rolling, open_count, looks):
         if is_late():
             return None
     return TargetOrders(rolling.orders[0], rolling.orders[1], open_count)
@@ -140,34 +163,56 @@ def _rolling(network: NeuronGraph, rule: RollingRule) -> Rolling:
     left = np.arange(int(network.out_degrees.max(initial=0)) + 1)
     octaves = np.minimum(np.frexp(left)[1], OCTAVES - 1).astype(np.int64)
     waiting = np.bincount(network.targets[is_target[network.sources]], minlength=network.neuron_count).astype(np.int64)
+    count, may_open, is_final = network.neuron_count, is_target & (waiting == 0), ~is_target
+    pool, first = np.zeros(count, dtype=np.int64), np.flatnonzero(may_open)
+    pool[: len(first)] = first
+    counters = np.zeros(7, dtype=np.int64)
+    counters[POOLED] = len(first)
     return Rolling(
         rule=rule,
         worths=worths,
         octaves=octaves,
-        scores=np.zeros(network.neuron_count),
+        scores=np.zeros(count),
         left=network.out_degrees.astype(np.int64),
-        uses=np.zeros(network.neuron_count, dtype=np.int64),
+        uses=np.zeros(count, dtype=np.int64),
         remaining=network.in_degrees.copy(),
         waiting=waiting,
-        may_open=is_target & (waiting == 0),
-        is_open=np.zeros(network.neuron_count, dtype=np.bool_),
-        is_final=~is_target,
+        may_open=may_open,
+        is_open=np.zeros(count, dtype=np.bool_),
+        is_final=is_final,
         has_run=np.zeros(network.connection_count, dtype=np.bool_),
         orders=np.zeros((2, int(is_target.sum())), dtype=np.int64),
-        passing=np.zeros(network.neuron_count, dtype=np.int64),
-        counters=np.zeros(4, dtype=np.int64),
+        passing=np.zeros(count, dtype=np.int64),
+        pool=pool,
+        best=_best_sources(is_final),
+        counters=counters,
     )
 
 
+def _best_sources(is_final: Flags) -> BestSources:
+    """The tournament before anything has a score: sources that are final are worth 0, the others less."""
+    count = len(is_final)
+    leaves = 1 << count.bit_length()
+    worths = np.append(np.where(is_final, 0.0, -1.0), -2.0)
+    winners = np.full(2 * leaves, count, dtype=np.int64)
+    winners[leaves : leaves + count] = np.arange(count)
+    best = BestSources(winners, worths, np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
+    while leaves > 1:
+        leaves //= 2
+        left, right = winners[2 * leaves : 4 * leaves].reshape(-1, 2).T
+        winners[leaves : 2 * leaves] = np.where(worths[left] >= worths[right], left, right)
+    return best
+
+
 @compiled
-def roll(graph: Graph, rolling: Rolling, open_count: int, loads: int) -> bool:
-    """Load so many sources; return whether all targets have opened and closed."""
-    for _ in range(loads):
+def roll(graph: Graph, rolling: Rolling, open_count: int, looks: int) -> bool:
+    """Load `STEPS` sources; return whether all targets have opened and closed."""
+    for _ in range(STEPS):
         if rolling.counters[OPENED] == rolling.counters[CLOSED]:
             return True
         source = _best_source(rolling)
         while _load(graph, rolling, source):
-            fill(graph, rolling, open_count)
+            fill(graph, rolling, open_count, source, looks)
     return False
 
 
@@ -178,14 +223,50 @@ def _best_source(rolling: Rolling) -> int:
         first: int = counters[PASSED]
         counters[PASSED] += 1
         return rolling.passing[first]
-    best, best_score = 0, -2.0
-    for source in range(len(rolling.scores)):
-        score = -1.0
+    _settle(rolling)
+    return rolling.best.winners[1]
+
+
+@compiled
+def _settle(rolling: Rolling) -> None:
+    """Play the tournament again where worths have changed: from the leaves up, or all of it if that is less."""
+    winners, worths = rolling.best.winners, rolling.best.worths
+    leaves, count = len(winners) // 2, rolling.counters[CHANGED]
+    rolling.counters[CHANGED] = 0
+    for place in range(count):
+        source = rolling.best.changed[place]
+        rolling.best.is_changed[source] = False
+        worths[source] = -1.0
         if rolling.is_final[source]:
-            score = rolling.scores[source] * rolling.rule.loading[rolling.octaves[rolling.left[source]]]
-        if score > best_score:
-            best, best_score = source, score
-    return best
+            worths[source] = rolling.scores[source] * rolling.rule.loading[rolling.octaves[rolling.left[source]]]
+    if 8 * count > leaves:
+        for node in range(leaves - 1, 0, -1):
+            winners[node] = _winner(rolling.best, node)
+        return
+    for place in range(count):
+        node, source = (leaves + rolling.best.changed[place]) >> 1, rolling.best.changed[place]
+        while node > 0:
+            before, winners[node] = winners[node], _winner(rolling.best, node)
+            # as before, and worth as much: above it nothing has changed for this source
+            if winners[node] == before and before != source:
+                break
+            node >>= 1
+
+
+@compiled
+def _winner(best: BestSources, node: int) -> int:
+    """The better of two, the smaller id of equal ones."""
+    left, right = best.winners[2 * node], best.winners[2 * node + 1]
+    return left if best.worths[left] >= best.worths[right] else right
+
+
+@compiled
+def _touch(rolling: Rolling, source: int) -> None:
+    """Note that the worth of a source has changed."""
+    if not rolling.best.is_changed[source]:
+        rolling.best.is_changed[source] = True
+        rolling.best.changed[rolling.counters[CHANGED]] = source
+        rolling.counters[CHANGED] += 1
 
 
 @compiled
@@ -208,13 +289,17 @@ def _run(graph: Graph, rolling: Rolling, connection: int) -> None:
     rolling.has_run[connection] = True
     rolling.scores[graph.sources[connection]] -= rolling.worths[left + 1]
     rolling.uses[graph.sources[connection]] -= 1
+    _touch(rolling, graph.sources[connection])
     if left == 0:
         _close(graph, rolling, target)
         return
     gain = rolling.worths[left] - rolling.worths[left + 1]
     for entry in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
-        if not rolling.has_run[graph.incoming.indices[entry]]:
-            rolling.scores[graph.sources[graph.incoming.indices[entry]]] += gain
+        of_target: int = graph.incoming.indices[entry]
+        if not rolling.has_run[of_target]:
+            source: int = graph.sources[of_target]
+            rolling.scores[source] += gain
+            _touch(rolling, source)
 
 
 @compiled
@@ -222,6 +307,7 @@ def _close(graph: Graph, rolling: Rolling, target: int) -> None:
     counters = rolling.counters
     rolling.is_open[target] = False
     rolling.is_final[target] = True
+    _touch(rolling, target)
     rolling.orders[1, counters[CLOSED]] = target
     counters[CLOSED] += 1
     if graph.outgoing.pointers[target + 1] > graph.outgoing.pointers[target]:
@@ -230,19 +316,50 @@ def _close(graph: Graph, rolling: Rolling, target: int) -> None:
 
 
 @compiled
-def fill(graph: Graph, rolling: Rolling, open_count: int) -> None:
-    """Open the best targets while there is room."""
+def fill(graph: Graph, rolling: Rolling, open_count: int, source: int, looks: int) -> None:
+    """Open the best targets while there is room: of those of the source that is loaded, and of `looks` more.
+
+    A source of -1 is none. Targets that may open are in a pool, which is looked at in turns.
+    """
     counters = rolling.counters
     while counters[OPENED] - counters[CLOSED] < open_count:
-        best, best_sum = -1, -1e300
-        for target in range(len(rolling.may_open)):
-            if rolling.may_open[target]:
-                total = _worth(graph, rolling, target)
-                if total > best_sum:
-                    best, best_sum = target, total
+        best = _best_target(graph, rolling, source, looks)
         if best < 0:
             return
         _open(graph, rolling, best)
+
+
+@compiled
+def _best_target(graph: Graph, rolling: Rolling, source: int, looks: int) -> int:
+    """The best of the targets looked at, the smallest id of equal ones; -1 if none may open."""
+    counters, pool = rolling.counters, rolling.pool
+    best, best_worth = -1, -1e300
+    if source >= 0 and looks < counters[POOLED]:
+        for entry in range(graph.outgoing.pointers[source], graph.outgoing.pointers[source + 1]):
+            connection: int = graph.outgoing.indices[entry]
+            reached: int = graph.targets[connection]
+            if rolling.may_open[reached]:
+                worth = _worth(graph, rolling, reached)
+                if worth > best_worth or (worth == best_worth and reached < best):
+                    best, best_worth = reached, worth
+    looked = 0
+    if looks >= counters[POOLED]:
+        counters[LOOKED] = 0
+    while looked < min(looks, counters[POOLED]):
+        if counters[LOOKED] >= counters[POOLED]:
+            counters[LOOKED] = 0
+        place: int = counters[LOOKED]
+        target: int = pool[place]
+        if not rolling.may_open[target]:
+            counters[POOLED] -= 1
+            pool[place] = pool[counters[POOLED]]
+            continue
+        worth = _worth(graph, rolling, target)
+        if worth > best_worth or (worth == best_worth and target < best):
+            best, best_worth = target, worth
+        counters[LOOKED] += 1
+        looked += 1
+    return best
 
 
 @compiled
@@ -262,12 +379,16 @@ def _open(graph: Graph, rolling: Rolling, target: int) -> None:
     rolling.may_open[target], rolling.is_open[target] = False, True
     worth = rolling.worths[rolling.remaining[target]]
     for entry in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
-        source = graph.sources[graph.incoming.indices[entry]]
+        connection: int = graph.incoming.indices[entry]
+        source: int = graph.sources[connection]
         rolling.scores[source] += worth
         rolling.left[source] -= 1
         rolling.uses[source] += 1
+        _touch(rolling, source)
     for entry in range(graph.outgoing.pointers[target], graph.outgoing.pointers[target + 1]):
         reached = graph.targets[graph.outgoing.indices[entry]]
         rolling.waiting[reached] -= 1
         if rolling.waiting[reached] == 0:
             rolling.may_open[reached] = True
+            rolling.pool[rolling.counters[POOLED]] = reached
+            rolling.counters[POOLED] += 1

@@ -126,6 +126,8 @@ _BLOCK = 2048
 _UNLIMITED = 1 << 62
 # Connections up to which moves of them reach everything; of larger networks they only mend the orders of targets.
 _SMALL = 500
+# Connections from which on they are not moved one by one: to count the order again takes minutes.
+_HUGE = 2_000_000
 # Under LRU fewer targets than M - 2 may be open, since sources that have passed leave late: shares of M to try.
 _OPEN_SHARES = (0.45, 0.55, 0.65, 0.75)
 _TRIED_SHARE = 0.25
@@ -206,12 +208,19 @@ class Search:
         open_count = self._memory.capacity - 2
         states = {name: self._state(target_orders(self._network, of.order, open_count)) for name, of in starts.items()}
         name = min(states, key=lambda start: states[start].cost)
-        share = 0.9 if self._network.connection_count > _SMALL else 0.3
+        share = self._targets_share()
         found = self._anneal_targets(states[name], name, Phase(0.0, share))
         best = min(starts.values(), key=lambda start: start.cost)
         if best.cost < found.cost:
             found = best._replace(trace=found.trace)
         return self._move_connections(found, Phase(share, 1.0))
+
+    def _targets_share(self) -> float:
+        """The share of the budget that goes to orders of targets, the rest to connections."""
+        count = self._network.connection_count
+        if count >= _HUGE:
+            return 1.0
+        return 0.9 if count > _SMALL else 0.3
 
     def _by_lru(self) -> Candidate:
         """A short search for each number of open targets, with moves of connections; a longer one for the best number.
@@ -255,6 +264,8 @@ class Search:
 
     def _move_connections(self, start: Candidate, phase: Phase) -> Candidate:
         is_lru, connection_count = self._memory.policy == "lru", self._network.connection_count
+        if connection_count >= _HUGE:
+            return start
         temperatures = Temperatures(0.3, 0.1) if is_lru else Temperatures(0.1, 0.05)
         if connection_count <= _SMALL:
             temperatures = Temperatures(1.0, 0.1)

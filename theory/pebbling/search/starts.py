@@ -21,20 +21,22 @@ from ..orders.learned_rule import learned_rule
 from ..orders.rolling_orders import greedy_rule, rolled_in_time
 from ..orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 
-# Connections from which on one greedy order must do, and from which on only orders that take a second.
+# Connections from which on one greedy order must do, and from which on orders by other rules are left out.
 _LARGE, _HUGE = 200_000, 1_500_000
 # The trained rule saves 2 % of the transfers of the best greedy order up to 61 000 connections, 0.05 % at 100 000.
 _LEARNED = 100_000
+# The last one is the best alone for 200 000 connections and more.
 _EXPONENTS = (3.0, 2.0, 6.0)
 
 LEARNED = "learned rolling"
 """Name of the start that a trained rule makes."""
 
-SLOWER: Final[Mapping[str, Callable[[NeuronGraph], NDArray[np.int64]]]] = {
-    "reverse cuthill-mckee": reverse_cuthill_mckee_order,
-    "narrow frontier": narrow_frontier_order,
+SLOWER: Final[Mapping[str, tuple[Callable[[NeuronGraph], NDArray[np.int64]], int]]] = {
+    "reverse cuthill-mckee": (reverse_cuthill_mckee_order, _HUGE),
+    "depth first": (depth_first_order, _LARGE),
+    "narrow frontier": (narrow_frontier_order, _LARGE),
 }
-"""Orders that take seconds for a million connections."""
+"""Orders that take seconds, and the connections from which on they take too many."""
 
 
 def start_orders(
@@ -49,14 +51,14 @@ def start_orders(
         "pull": pull_order(network),
         "push": push_order(network),
         "target blocks": target_block_order(network, open_count),
-        "depth first": depth_first_order(network),
         "sliding window": sliding_window_order(network, open_count),
     }
-    for name, order in SLOWER.items():
-        if network.connection_count < _HUGE and not is_late():
+    for name, rolled in _rolled(network, open_count, is_late).items():
+        orders[name] = decode(network, rolled)
+    for name, (order, most) in SLOWER.items():
+        if network.connection_count < most and not is_late():
             orders[name] = order(network)
-    rolled = _rolled(network, open_count, is_late)
-    return orders | {name: decode(network, order) for name, order in rolled.items()}
+    return orders
 
 
 def rolling_targets(
@@ -94,6 +96,4 @@ def target_orders(network: NeuronGraph, order: NDArray[np.int64], open_count: in
 
 
 def _exponents(network: NeuronGraph) -> tuple[float, ...]:
-    if network.connection_count >= _HUGE:
-        return ()
-    return _EXPONENTS[:1] if network.connection_count >= _LARGE else _EXPONENTS
+    return _EXPONENTS[-1:] if network.connection_count >= _LARGE else _EXPONENTS
