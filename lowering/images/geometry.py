@@ -137,10 +137,11 @@ def reads_all(op: Operation) -> bool:
     return isinstance(op, Pool2dOp) and op.window.is_all_of(*_size(op.x))
 
 
-def planes_of(ops: Iterable[Operation], values: Sequence[SSAValue]) -> dict[Pair, Plane]:
+def planes_of(ops: Iterable[Operation], values: Sequence[SSAValue], lanes: int) -> dict[Pair, Plane]:
     """Return the plane of each size of images among `values`: sizes that windows connect have one pitch, and tile.
 
-    Both are those with which the convolutions of these sizes are predicted to take the least time.
+    Both are those with which the convolutions of these sizes are predicted to take the least time; a tile has a vector
+    of so many lanes at least.
     """
     ops, sizes = list(ops), {_size(value) for value in values}
     pitches = _Pitches({size: size for size in sizes}, {size: _Rows(size[0], size[1], size[1]) for size in sizes})
@@ -150,7 +151,8 @@ def planes_of(ops: Iterable[Operation], values: Sequence[SSAValue]) -> dict[Pair
     planes = {size: Plane(*size, pitches.rows[pitches.root(size)].pitch) for size in sizes}
     if any((isinstance(op, Conv2dOp) and op.codes is not None) or rounds_to_codes(op) for op in ops):
         return planes
-    forms = _forms(planes, pitches, [op for op in ops if isinstance(op, Conv2dOp)])
+    tiles = [tile for tile in IMAGE_TILES if tile >= lanes]
+    forms = _forms(planes, pitches, [op for op in ops if isinstance(op, Conv2dOp)], tiles)
     return {size: Plane(*size, *forms[pitches.root(size)]) for size in planes}
 
 
@@ -161,20 +163,22 @@ class _Form(NamedTuple):
     tile: int
 
 
-def _forms(planes: Mapping[Pair, Plane], pitches: "_Pitches", convolutions: Sequence[Conv2dOp]) -> dict[Pair, _Form]:
-    """Return the form of planes for each root of sizes."""
+def _forms(
+    planes: Mapping[Pair, Plane], pitches: "_Pitches", convolutions: Sequence[Conv2dOp], tiles: Sequence[int]
+) -> dict[Pair, _Form]:
+    """Return the form of planes for each root of sizes, with one of these widths of tiles."""
     widths: dict[Pair, list[int]] = {}
     costs: dict[tuple[Pair, _Form], float] = defaultdict(float)
     for op in convolutions:
         size, times = _size(op.result), dict[int, float]() if op.kernel is None else op.kernel.predicted
         root = pitches.root(size)
-        widths[root] = [width for width in widths.get(root, IMAGE_TILES) if width in times]
+        widths[root] = [width for width in widths.get(root, tiles) if width in times]
         for form in pitches.rows[root].forms(widths[root]):
             costs[root, form] += times[form.tile] * Plane(*size, *form).tiles
     for size, plane in planes.items():
         if pitches.root(size) not in widths and plane.tiles == 1:
             # no convolution has a kernel for it: as many positions as there are
-            widths[size] = [width for width in IMAGE_TILES if replace(plane, tile=width).tiles == 1][:1]
+            widths[size] = [width for width in tiles if replace(plane, tile=width).tiles == 1][:1]
     found: dict[Pair, _Form] = {}
     for root in {pitches.root(size) for size in planes}:
         rows = pitches.rows[root]

@@ -109,15 +109,16 @@ def needs_phases(op: Operation, stored: StoredCodes) -> bool:
     return isinstance(op, Pool2dOp) and not reads_all(op)
 
 
-def plan_images(network: ImageNetworkOp, rows: OpenRows | None = None) -> ImageMemory:
-    """Return the memory plan of a network, whose lengths may be open."""
-    plan = _Plan(network, rows)
+def plan_images(network: ImageNetworkOp, lanes: int, rows: OpenRows | None = None) -> ImageMemory:
+    """Return the memory plan of a network, whose lengths may be open, for vectors of so many lanes."""
+    plan = _Plan(network, lanes, rows)
     return plan.finish()
 
 
 @dataclass
 class _Plan:
     network: ImageNetworkOp
+    lanes: int
     rows: OpenRows | None
     shared: SharedBuffers = field(default_factory=SharedBuffers)
     steps: dict[Operation, tuple[int, int]] = field(default_factory=dict[Operation, tuple[int, int]])
@@ -129,7 +130,7 @@ class _Plan:
         self.ops = ops_of(self.network)
         self.arguments = list(self.network.body.block.args)
         values = [*self.arguments, *(result for op in self.ops for result in op.results)]
-        self.planes = planes_of(self.ops, values) if self.rows is None else {}
+        self.planes = planes_of(self.ops, values, self.lanes) if self.rows is None else {}
         self.stored = StoredCodes.of(self.arguments, self.ops)
         same = self.stored.same
         self.values = [*self.arguments, *(one for op in self.ops for one in op.results if one not in same)]

@@ -73,15 +73,16 @@ class ImageStep:
 
     def emit(self, begin: Number, end: Number) -> int | Sequence[ScratchBytes]:
         """Emit the images from `begin` to the one before `end`; return the bytes of scratch memory of a thread."""
+        lanes = self.step.code.target.lanes
         if not is_open(self.op.inputs[0]):
-            memory = plan_images(self.op)
+            memory = plan_images(self.op, lanes)
             image = self._code(memory)
             self._emit_ranges(image)
             self._emit_images(image, begin, end)
             return memory.total
         shapes = self.step.sizes.shapes
         rows = [OpenRows.of(self.op, shapes, tile) for tile in OPEN_TILES]
-        plans = [plan_images(self.op, one) for one in rows]
+        plans = [plan_images(self.op, lanes, one) for one in rows]
         pixels = [self.step.number(size) for size in rows[0].sizes]
         longest = reduce(lambda one, other: select(one < other, other, one), pixels)
 

@@ -47,10 +47,18 @@ def test_tiles_of_small_images_are_those_on_which_their_convolutions_take_the_le
     tiles = list[int]()
     for times in ({16: 3.0, 64: 3.5}, {16: 3.0, 64: 2.5}, {64: 9.0}):
         op.kernel = KernelAttr({1: "count_blocks"}, "by the test", times)
-        tiles.append(planes_of([op], [x, op.result])[3, 4].tile)
+        tiles.append(planes_of([op], [x, op.result], 8)[3, 4].tile)
     assert tiles == [16, 64, 64]
     # what no convolution yields has as few positions as it needs
-    assert planes_of([], [x])[3, 4].tile == 16
+    assert planes_of([], [x], 8)[3, 4].tile == 16
+
+
+def test_a_tile_has_a_vector_at_least() -> None:
+    x = Block(arg_types=[f32_tensor((DYNAMIC, 2, 2, 2))]).args[0]
+    op = Conv2dOp(x, ConstantOp(np.zeros((2, 2), np.float32)).result, None, WindowAttr((1, 1)))
+    op.kernel = KernelAttr({1: "count_blocks"}, "by the test", {8: 1.0, 64: 3.5})
+    assert [planes_of([op], [x, op.result], lanes)[2, 2].tile for lanes in (4, 8, 16)] == [8, 8, 64]
+    assert [planes_of([], [x], lanes)[2, 2].tile for lanes in (4, 8, 16)] == [8, 8, 16]
 
 
 def test_rows_have_no_room_between_them_where_that_saves_tiles() -> None:
@@ -60,7 +68,7 @@ def test_rows_have_no_room_between_them_where_that_saves_tiles() -> None:
     pitches = list[int]()
     for times in ({64: 3.0}, {48: 1.0}, {48: 1.0, 64: 2.5}, {16: 1.0, 64: 3.9}):
         op.kernel = KernelAttr({1: "count_blocks"}, "by the test", times)
-        pitches.append(planes_of([op], [x, op.result])[8, 8].pitch)
+        pitches.append(planes_of([op], [x, op.result], 8)[8, 8].pitch)
     assert pitches == [8, 9, 9, 8]
 
 
@@ -89,7 +97,7 @@ def test_each_tap_of_a_result_is_at_one_distance_or_where_no_pixel_is(
     x = Block(arg_types=[f32_tensor((DYNAMIC, 2, height, width))]).args[0]
     op = Conv2dOp(x, ConstantOp(np.zeros((2 * len(window.taps), 2), np.float32)).result, None, window)
     op.kernel = KernelAttr({1: "count_blocks"}, "by the test", {tile: 1.0})
-    planes, phases = planes_of([op], [x, op.result]), Phases.of(window)
+    planes, phases = planes_of([op], [x, op.result], 8), Phases.of(window)
     target = planes[window.result_size(height, width)]
     source = planes[height, width] if phases.is_whole else Plane(*phases.size(height, width), target.pitch, target.tile)
     assert source.pitch == target.pitch

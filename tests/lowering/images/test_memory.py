@@ -99,7 +99,7 @@ def places_in(value: SSAValue) -> set[SSAValue]:
 
 
 def assert_sound(op: ImageNetworkOp) -> ImageMemory:
-    memory, alive = plan_images(op), lives(op)
+    memory, alive = plan_images(op, 8), lives(op)
     for one, other in combinations(memory.views, 2):
         (first, last), (begin, end) = alive[one], alive[other]
         if first <= end and begin <= last and other not in places_in(one):
@@ -175,7 +175,7 @@ def test_positions_without_a_pixel_are_zeros_where_a_window_reads_them(window: W
         parts = [add(*conv(x, 2)), add(*conv(x, 3))]
         return [add(*conv(add(ConcatOp(parts, 1)), 2, window))]
 
-    memory = plan_images(network((5, 6), emit))
+    memory = plan_images(network((5, 6), emit), 8)
     joined = {value for value in memory.views if any(isinstance(use.operation, ConcatOp) for use in value.uses)}
     assert len(joined) == 2
     assert joined <= memory.zeroed if is_read else not joined & memory.zeroed
@@ -185,7 +185,7 @@ def test_a_thread_has_rows_for_the_windows_and_the_outputs_of_the_largest_layer(
     def emit(add: Add, x: SSAValue) -> Sequence[SSAValue]:
         return [add(*conv(add(*conv(x, 50)), 3))]
 
-    memory = plan_images(network((5, 6), emit))
+    memory = plan_images(network((5, 6), emit), 8)
     assert memory.own_bytes == (50 * 9 + 3 + OUTPUT_ROOM) * PIXELS * FLOAT_BYTES
 
 
@@ -196,7 +196,7 @@ def test_codes_take_a_byte_and_values_within_a_chain_take_nothing() -> None:
         hidden = add(ActivateOp(add(*conv(x, 4)), RELU))
         return [add(Pool2dOp(add(ActivateOp(hidden, codes.rounding)), "max", SQUARE))]
 
-    memory = plan_images(network((5, 6), emit))
+    memory = plan_images(network((5, 6), emit), 8)
     items = {type(value.owner): view.item for value, view in memory.views.items()}
     assert items[ActivateOp] == items[Pool2dOp] == 1
     assert items[Conv2dOp] == FLOAT_BYTES
