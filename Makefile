@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo docs test test-slow wheel-test fuzz check bench bench-extra format zoo-extra clean
+.PHONY: help demo docs test test-slow test-arm wheel-test fuzz check bench bench-extra format zoo-extra clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,6 +47,10 @@ test: $(VENV)/installed ## the default test suite
 
 test-slow: $(VENV)/installed ## the tests that take minutes
 	$(BIN)/python -m pytest -m slow
+
+test-arm: $(VENV)/installed build/named/redpebble ## download an ARM with Python and qemu (1.2 GB), and run code there
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.emulation.arm_root
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow or not slow' tests/emulation
 
 wheel-test: $(VENV)/installed ## build the wheel, and use it in a clean environment of each Python found
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow or not slow' tests/test_packaging.py

@@ -1,0 +1,157 @@
+"""Code for 64-bit ARM: what LLVM makes of each kind of network, and its results under qemu beside x86's."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx_ir
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+from redpebble.driver.compiler import optimized
+from redpebble.export.save_model import save_model
+from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.driver import lower
+from redpebble.models import zoo
+from redpebble.options import Options
+from redpebble.ort.elf.linker import Code, Data, link
+from redpebble.ort.session import write_library
+from redpebble.runtime.jit import emit_object
+from redpebble.runtime.network import Network
+from redpebble.runtime.store.artefact import Artefact, write_artefact
+from redpebble.tuning.measure_kernels import Tuning
+from redpebble.verification.feeds import inputs_for
+from redpebble.verification.oracle import Oracle
+from tests.emulation.arm_program import calls_in
+from tests.emulation.arm_root import READY, REPOSITORY, emulated
+from tests.lowering.networks_of_every_kind import KINDS, MORE_IMAGES, Example
+
+Arrays = Sequence[NDArray[Any]]
+Feeds = Mapping[str, NDArray[Any]]
+
+TARGETS = {"arm64": CpuTarget.arm64, "dotprod": CpuTarget.arm64_dot}
+EVERY_KIND = KINDS | MORE_IMAGES
+
+IN_SECONDS = ("row_panels", "attention", "quantized layers", "floats squares 16x16")
+"""Kinds whose code is made in the default suite."""
+
+needs_qemu = pytest.mark.skipif(not READY.exists(), reason="needs qemu and a root of ARM: `make test-arm` sets them up")
+
+
+def artefact(kind: str, target: CpuTarget) -> tuple[Artefact, Example]:
+    example = EVERY_KIND[kind](target)
+    program = lower(example.module, target)
+    return Artefact(program, emit_object(program.llvm_ir, target)), example
+
+
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in EVERY_KIND if kind not in IN_SECONDS]
+
+
+@pytest.mark.parametrize("kind", [*IN_SECONDS, *SLOW])
+def test_code_for_arm_needs_nothing_but_itself(kind: str) -> None:
+    """A call of libm, or a relocation that the linker does not know, would be refused."""
+    image = artefact(kind, CpuTarget.arm64())[0].image
+    assert link([Code(image), Data("nothing", bytes(8))], [], "libarm.so")[18] == 183
+
+
+def save_calls(file: Path, calls: Sequence[Feeds]) -> None:
+    arrays = {f"{number}/{name}": array for number, feeds in enumerate(calls) for name, array in feeds.items()}
+    np.savez(file, **arrays)  # pyright: ignore[reportArgumentType] - its flags are no arrays
+
+
+def on_arm(folder: Path, cpu: str = "max", threads: int = 1) -> None:
+    """Run all networks of a folder on ARM, in one process."""
+    program = REPOSITORY / "tests" / "emulation" / "arm_program.py"
+    variables = {"PYTHONPATH": str(REPOSITORY / "build" / "named"), "REDPEBBLE_CACHE": str(folder / "cache")}
+    done = subprocess.run(
+        emulated(program, folder, threads, cpu=cpu, **variables), capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "aarch64", done.stderr
+
+
+def assert_alike(found: Arrays, expected: Arrays, what: str) -> None:
+    for one, right in zip(found, expected, strict=True):
+        assert (one.shape, one.dtype) == (right.shape, right.dtype), what
+        if right.dtype.kind in "iub":
+            assert np.array_equal(one, right), what
+        else:
+            np.testing.assert_allclose(one, right, rtol=2e-5, atol=2e-5, err_msg=what)
+
+
+@needs_qemu
+@pytest.mark.slow
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_kind_of_code_gives_on_arm_what_it_gives_on_x86(target: str, tmp_path: Path) -> None:
+    """Floats to 2e-5, as sums are fused there; integers to the bit. NaN and infinities stand in the last call."""
+    expected: dict[str, list[Arrays]] = {}
+    for kind in EVERY_KIND:
+        made, example = artefact(kind, TARGETS[target]())
+        calls = [*example.calls, *with_strange_numbers(example.calls[-1])]
+        here = EVERY_KIND[kind](CpuTarget.generic("x86_64"))
+        program = lower(here.module, CpuTarget.generic("x86_64"))
+        network = Network(program, emit_object(program.llvm_ir, program.target))
+        expected[kind] = [network.run(None, feeds) for feeds in calls]
+        file = tmp_path / f"{kind.replace(' ', '-')}.pebble"
+        write_artefact(file, made)
+        save_calls(file.with_suffix(".npz"), calls)
+    on_arm(tmp_path)
+    for kind, right in expected.items():
+        for number, found in enumerate(calls_in(tmp_path / f"{kind.replace(' ', '-')}.out.npz")):
+            assert_alike(list(found.values()), right[number], f"{kind}, call {number}")
+
+
+def with_strange_numbers(feeds: Feeds) -> list[Feeds]:
+    """The same inputs with some that are no numbers, where they are floats."""
+    if any(array.dtype != np.float32 for array in feeds.values()):
+        return []
+    strange = {name: array.copy() for name, array in feeds.items()}
+    for array in strange.values():
+        array.reshape(-1)[[0, array.size // 3, array.size // 2]] = np.nan, np.inf, -np.inf
+    return [strange]
+
+
+MODELS = (
+    "ffnn(depth=3, width=256, density=0.1)",
+    "digits_cnn",
+    "digits_int8",
+    "every_activation(width=256, density=0.1)",
+    "resmlp(width=256, depth=2, density=0.05)",
+    "graph_network",
+)
+
+
+def by_library(model: onnx_ir.Model, folder: Path) -> Oracle:
+    """The model with a library for this machine."""
+    library, options = folder / "here" / "m.so", onnxruntime.SessionOptions()
+    library.parent.mkdir()
+    write_library(model, library)
+    options.register_custom_ops_library(str(library))
+    content = onnx_ir.to_proto(model).SerializeToString()
+    return Oracle.of(lambda: onnxruntime.InferenceSession(content, options))
+
+
+@needs_qemu
+@pytest.mark.slow
+@pytest.mark.parametrize("cpu, threads", [("max", 2), ("cortex-a72", 1)])
+def test_onnxruntime_on_arm_loads_a_library_made_here(cpu: str, threads: int, tmp_path: Path) -> None:
+    tuning = Tuning.predicted(CpuTarget.arm64_dot(), None)
+    expected: dict[str, list[Arrays]] = {}
+    for number, spec in enumerate(MODELS):
+        file, original = tmp_path / f"m{number}.onnx", zoo.build(spec)
+        result = optimized(original, Options("optimize", sparse_networks=True, tuning=tuning))
+        assert result.networks
+        save_model(result.model, file)
+        assert write_library(result.model, file.with_suffix(".so"), "aarch64")
+        oracle, rng = Oracle(original), np.random.default_rng(0)
+        calls = [inputs_for(original, rows, rng) for rows in (0, 1, 7, 17, 70)]
+        save_calls(file.with_suffix(".npz"), calls)
+        # onnxruntime's sums of bytes saturate on x86-64 without products of bytes
+        right = by_library(result.model, tmp_path) if "int8" in spec else oracle
+        expected[file.stem] = [right.run(feeds) for feeds in calls]
+    on_arm(tmp_path, cpu, threads)
+    for name, right in expected.items():
+        for number, found in enumerate(calls_in(tmp_path / f"{name}.out.npz")):
+            assert_alike(list(found.values()), right[number], f"{name}, call {number}")
