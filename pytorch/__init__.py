@@ -39,7 +39,7 @@ layer_inputs    what comes into layers, how weights move                layer_in
 prune, distil   the two functions, with their reports                  prune.py, report.py, distil.py, history.py
 quantize        rounding to eight or four bits, trained with           quantize.py, few_bits.py
 low_rank        differences that are small to store, and rounded       low_rank.py, rounded_weights.py
-speed, prices   densities and depth for a speed, predicted times       speed.py, prices.py
+speed, prices   densities and depth for a speed, rehearsed in sessions speed.py, prices.py, compiled/
 losses          what a student is to learn                             losses.py
 checkpoints     trainings that go on                                   checkpoints.py, progress.py
 depth           whole blocks                                           depth.py

@@ -37,10 +37,14 @@ class Call(NamedTuple):
 class Prices:
     """Microseconds of layers by density, as predicted."""
 
+    rows_of_batch: int
+    """The rows, or images, of the first batch."""
+
     def __init__(
         self, layers: Mapping[str, PrunableLayer], structure: str | Structure, sizes: CallSizes, threads: int
     ) -> None:
         self.layers = layers
+        self.rows = sizes.samples
         self._structure = _structure_of_arrays(structure)
         options = PruneOptions(Goal("speedup", 2.0), structure=self._structure, threads=threads)
         self._prices = LayerPrices(list(layers.values()), options, sizes, machine_for(host_target(), None))
@@ -52,7 +56,10 @@ class Prices:
         """Return the prices of a module's weights by the sizes of the first batch."""
         seen = _seen_by(module, weights, run)
         layers = {one.name: _layer(one) for one in weights if one.name in seen}
-        return Prices(layers, structure, _call_sizes(layers, seen, call.rows), call.threads)
+        of_batch = _rows_of(layers, seen)
+        found = Prices(layers, structure, _call_sizes(layers, seen, of_batch, call.rows), call.threads)
+        found.rows_of_batch = of_batch
+        return found
 
     def dense_us(self, name: str) -> float:
         """Return the time of a layer that stays dense; 0 where it is never called."""
@@ -116,10 +123,17 @@ def _window(module: Module) -> Window | None:
     return Window(kernel, strides, dilations, pads * 2)
 
 
-def _call_sizes(layers: Mapping[str, PrunableLayer], seen: Mapping[str, _Seen], rows: int | None) -> CallSizes:
+def _rows_of(layers: Mapping[str, PrunableLayer], seen: Mapping[str, _Seen]) -> int:
+    """Return the images of a run, or the rows of its first layer where there are no convolutions."""
+    first = next((name for name, layer in layers.items() if layer.window is not None), None)
+    return next(iter(seen.values())).rows if first is None else seen[first].samples
+
+
+def _call_sizes(
+    layers: Mapping[str, PrunableLayer], seen: Mapping[str, _Seen], of_batch: int, rows: int | None
+) -> CallSizes:
     """Return the sizes of a run of a batch, scaled to a number of rows or images."""
     convolutions = [name for name, layer in layers.items() if layer.window is not None]
-    of_batch = seen[convolutions[0]].samples if convolutions else seen[next(iter(seen))].rows
     wanted = rows or (1 if convolutions else 128)
     rows_by_layer = {
         name: max(1, round(one.rows * wanted / of_batch)) for name, one in seen.items() if name not in convolutions

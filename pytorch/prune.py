@@ -36,7 +36,7 @@ def prune(
     forward: Forward = call,
     rows: int | None = None,
     threads: int = 1,
-    rest_us: float = 0.0,
+    rest_us: float | None = None,
     shallow: bool = False,
 ) -> PruneReport:
     """Make the weights of linear layers and convolutions sparse, in place, and mask them.
@@ -47,10 +47,12 @@ def prune(
 
     The goal is a `sparsity`, the share of zeros of each layer or of layers by name (a structure that has only one
     density needs none), or a `speedup`: densities of layers are those that lose least at so many times the speed on
-    this machine's CPU, as predicted. That is for calls of so many `rows` of linear layers, by default 128 (samples, or
-    all tokens), or images where there are convolutions, by default one, and on so many `threads`. All that is no layer
-    to prune takes `rest_us` microseconds. A `shallow` module may lose blocks of a transformer, where others would have
-    to be sparser than 70 %. Where `rows` are given the report predicts times of any goal.
+    this machine's CPU. That is for calls of so many `rows` of linear layers, by default 128 (samples, or all tokens),
+    or images where there are convolutions, by default one, and on so many `threads`. Sessions of onnxruntime rehearse
+    the speed, with samples of the first batch; prices alone tell it where torch cannot export the module, where a
+    sample has more rows, and where all that is no layer to prune is said to take `rest_us` microseconds. A `shallow`
+    module may lose blocks of a transformer, where others would have to be sparser than 70 %. Where `rows` are given the
+    report predicts times of any goal.
 
     With a `schedule`, a number of steps or sparsities that rise to the last one, `between(module, report)` is called
     between two steps: it may train the module. Densities of a number of steps fall evenly by their logarithms.
@@ -108,7 +110,7 @@ def prune(
         from .prices import Call
         from .speed import priced
 
-        plan = priced(module, chosen, run, structure, Call(rows, threads), rest_us)
+        plan = priced(module, chosen, run, structure, Call(rows, threads), rest_us or 0.0)
     return report if plan is None else plan.reported(report, chosen)
 
 

@@ -1,6 +1,7 @@
 """The report of a pruning."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,15 @@ class PrunedWeight:
         return 1 - self.zeros / self.size
 
 
+class Rehearsed(NamedTuple):
+    """Microseconds of a call in a session of onnxruntime, dense and with as many zeros as there are now."""
+
+    original_us: float
+    us: float
+    inputs: str
+    """Names and shapes of the inputs of the call."""
+
+
 @dataclass(frozen=True)
 class PruneReport:
     """The pruned weights, and how long it took."""
@@ -36,7 +46,9 @@ class PruneReport:
     original_us: float | None = None
     """Predicted microseconds of all prunable layers before, those of blocks that were dropped included."""
     rest_us: float = 0.0
-    """Microseconds of all that is no such layer, as the caller said."""
+    """Microseconds of all that is no such layer, as the caller said or a rehearsal told."""
+    rehearsed: Rehearsed | None = None
+    """None where times are predictions."""
     blocks: tuple[int, ...] | None = None
     """The numbers of the blocks that were kept; None where none were dropped."""
 
@@ -51,7 +63,9 @@ class PruneReport:
 
     @property
     def speedup(self) -> float | None:
-        """The predicted times by which the layers, and what the caller said of the rest, are as fast as before."""
+        """The times by which a session is as fast as before; or the layers, and what the caller said of the rest."""
+        if self.rehearsed is not None:
+            return self.rehearsed.original_us / self.rehearsed.us
         if self.original_us is None:
             return None
         now = sum(one.us or 0.0 for one in self.layers) + self.rest_us
@@ -61,5 +75,6 @@ class PruneReport:
         """Return a line."""
         losses = [one.loss for one in self.layers if one.loss is not None]
         lost = f", outputs of layers lose {sum(losses) / len(losses):.1%} on average" if losses else ""
-        speed = "" if self.speedup is None else f", {self.speedup:.2f}x as fast (predicted)"
+        known = "predicted" if self.rehearsed is None else f"rehearsed with {self.rehearsed.inputs}"
+        speed = "" if self.speedup is None else f", {self.speedup:.2f}x as fast ({known})"
         return f"{len(self.layers)} layers, {self.sparsity:.1%} zeros{lost}{speed}, {self.seconds:.1f} s"

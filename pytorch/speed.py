@@ -7,20 +7,24 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from ..pruning.budgets import Option, allocated, uniform
+from ..pruning.budgets import GRAIN, TOO_FAST, TOO_SLOW, WANTED, Option, allocated, uniform
 from ..pruning.sensitivities import QUICK_STEPS, interpolated, nearest_of, some_of
 from .batches import Batch, Run, device_of, moved, token_mask
+from .compiled.rehearsal import Rehearsal
 from .depth import blocks_of, drop_layers
 from .layer_inputs import layer_inputs
 from .layers import Choice, PrunableWeight, prunable_weights
 from .losses import Answer
 from .prices import Call, Prices
-from .report import PrunedWeight, PruneReport
+from .report import PrunedWeight, PruneReport, Rehearsed
 from .sparsifiers import Sparsifier, damped, inverse_of, loss_of, refitted, sparsifier_of
 from .structures import Sparsity, Structure, structure_of
 
 PROBE_SAMPLES: Final = 64
 """Samples, about, that run through the module for each layer and density."""
+
+REHEARSALS: Final = 4
+"""Sessions of a module, at most, until one is as fast as was asked for."""
 
 LEAST_DENSITY: Final = 0.3
 """Density below which a transformer with fewer blocks is better at the same speed, once both are distilled."""
@@ -36,18 +40,14 @@ class SpeedGoal:
 
     speedup: float
     call: Call
-    rest_us: float
-    """Microseconds of all that is no layer to prune; less in proportion where blocks are dropped."""
+    rest_us: float | None
+    """Microseconds of all that is no layer to prune, less in proportion where blocks are dropped; None to rehearse."""
     shallow: bool
     """Whether blocks may be dropped."""
 
     def __post_init__(self) -> None:
         if not 1 < self.speedup <= 1000:
             raise ValueError(f"speedup: expected more than 1 and up to 1000, got {self.speedup}")
-
-    def wanted_us(self, original_us: float, kept: float = 1.0) -> float:
-        """Return the microseconds for all layers where a part of the blocks is kept."""
-        return (original_us + self.rest_us) / self.speedup - kept * self.rest_us
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,7 @@ class Plan:
     original_us: float
     rest_us: float
     blocks: tuple[int, ...] | None = None
+    rehearsed: Rehearsed | None = None
 
     def reported(self, report: PruneReport, weights: Sequence[PrunableWeight]) -> PruneReport:
         """Return a report with predicted times, and with the layers that stayed dense."""
@@ -69,7 +70,12 @@ class Plan:
             one = pruned.get(weight.name) or PrunedWeight(weight.name, outputs, inputs, weight.zeros, None)
             found.append(replace(one, dense_us=prices.dense_us(one.name), us=prices.us(one.name, one.density)))
         return replace(
-            report, layers=tuple(found), original_us=self.original_us, rest_us=self.rest_us, blocks=self.blocks
+            report,
+            layers=tuple(found),
+            original_us=self.original_us,
+            rest_us=self.rest_us,
+            blocks=self.blocks,
+            rehearsed=self.rehearsed,
         )
 
 
@@ -96,33 +102,44 @@ def planned(
     """
     weights = prunable_weights(module, layers)
     prices = Prices.of(module, weights, run, structure, goal.call)
-    original_us, kept, blocks = sum(map(prices.dense_us, prices.layers)), 1.0, None
+    original_us, kept, blocks, rehearsal = sum(map(prices.dense_us, prices.layers)), 1.0, None, None
+    if goal.rest_us is None:
+        rehearsal = Rehearsal.of(module, run, (prices.rows, prices.rows_of_batch), goal.call.threads)
+    rest_us = goal.rest_us or 0.0
     if goal.shallow:
-        count = len(blocks_of(module)[1])
-        keep = _blocks_to_keep(module, prices, goal, original_us)
+        count, wanted_us = len(blocks_of(module)[1]), (original_us + rest_us) / goal.speedup
+        keep = _blocks_to_keep(module, prices, wanted_us, rest_us)
         if len(keep) < count:
             drop_layers(module, keep)
             weights, kept, blocks = prunable_weights(module, layers), len(keep) / count, tuple(keep)
             prices = Prices.of(module, weights, run, structure, goal.call)
-    choice = _Choice(module, weights, run, goal.wanted_us(original_us, kept))
-    sparsities = choice.sparsities(prices, solver, structure_of(structure))
-    return Plan(sparsities, prices, original_us, goal.rest_us * kept, blocks)
+    choice = _Choice(module, weights, run, prices, solver, structure_of(structure))
+    if rehearsal is None:
+        options = choice.within((original_us + rest_us) / goal.speedup - kept * rest_us)
+        return Plan(_sparsities(options), prices, original_us, rest_us * kept, blocks)
+    options, us = choice.rehearsed(rehearsal, goal.speedup, original_us)
+    found = Rehearsed(rehearsal.original_us, us, rehearsal.inputs)
+    return Plan(_sparsities(options), prices, original_us, 0.0, blocks, found)
 
 
-def _blocks_to_keep(module: nn.Module, prices: Prices, goal: SpeedGoal, original_us: float) -> list[int]:
-    """Return as many blocks as reach the speed with no layer sparser than `LEAST_DENSITY`, spread evenly."""
+def _sparsities(options: Mapping[str, Option]) -> dict[str, float]:
+    return {name: 1 - option.density for name, option in options.items() if option.density < 1}
+
+
+def _blocks_to_keep(module: nn.Module, prices: Prices, wanted_us: float, rest_us: float) -> list[int]:
+    """Return as many blocks as reach a time with no layer sparser than `LEAST_DENSITY`, spread evenly."""
     name, blocks = blocks_of(module)
     count = len(blocks)
     for kept in range(count, 1, -1):
         # halves are rounded up: blocks 0, 3 and 5 of six
         keep = [int(index * (count - 1) / (kept - 1) + 0.5) for index in range(kept)]
         gone = tuple(f"{name}.{index}." for index in range(count) if index not in keep)
-        least_us = 0.0
+        least_us = rest_us * kept / count
         for layer in prices.layers:
             if not layer.startswith(gone):
                 some = [one for one in prices.densities_of(layer) if one >= LEAST_DENSITY]
                 least_us += min((prices.us(layer, one) for one in some), default=prices.dense_us(layer))
-        if least_us <= goal.wanted_us(original_us, kept / count):
+        if least_us <= wanted_us:
             return keep
     return [0]
 
@@ -130,38 +147,84 @@ def _blocks_to_keep(module: nn.Module, prices: Prices, goal: SpeedGoal, original
 class _Choice:
     """The choice of densities for a module, with some of its data at hand."""
 
-    def __init__(self, module: nn.Module, weights: Sequence[PrunableWeight], run: Run, wanted_us: float) -> None:
-        self._module, self._weights, self._run, self._wanted_us = module, weights, run, wanted_us
+    def __init__(
+        self,
+        module: nn.Module,
+        weights: Sequence[PrunableWeight],
+        run: Run,
+        prices: Prices,
+        solver: Sparsifier,
+        structure: Structure,
+    ) -> None:
+        self._module, self._weights, self._run, self._structure = module, weights, run, structure
         self._batches = list(_few(run.batches))
         self._dense = self._outputs()
-
-    def sparsities(self, prices: Prices, solver: Sparsifier, structure: Structure) -> dict[str, float]:
-        """Return the share of zeros of each layer that has any.
-
-        Raises:
-            ValueError: the speed is out of reach.
-        """
         if solver.reads == "movement":
             # nothing has moved yet
             solver = sparsifier_of("magnitude")
         reads = solver.reads if solver.reads != "nothing" else "norms"
-        quick = _Quick(solver, structure, layer_inputs(self._module, self._weights, self._run, reads))
-        options: dict[str, list[Option]] = {}
-        for one in self._weights:
+        self._quick = _Quick(solver, structure, layer_inputs(module, weights, run, reads))
+        self._options: dict[str, list[Option]] = {}
+        for one in weights:
             densities, dense = prices.densities_of(one.name), Option(1.0, prices.dense_us(one.name), 0.0)
-            losses = self._losses(one, densities, quick) if densities else ()
+            losses = self._losses(one, densities, self._quick) if densities else ()
             points = zip(densities, losses, strict=True)
-            options[one.name] = [dense, *(Option(at, prices.us(one.name, at), loss) for at, loss in points)]
-        found = [choose(list(options.values()), self._wanted_us) for choose in (allocated, uniform)]
-        candidates = [dict(zip(options, one, strict=True)) for one in found if one is not None]
+            self._options[one.name] = [dense, *(Option(at, prices.us(one.name, at), loss) for at, loss in points)]
+
+    def within(self, wanted_us: float) -> dict[str, Option]:
+        """Return an option for each layer, which together take so many microseconds.
+
+        Raises:
+            ValueError: the time is out of reach.
+        """
+        found = [choose(list(self._options.values()), wanted_us) for choose in (allocated, uniform)]
+        candidates = [dict(zip(self._options, one, strict=True)) for one in found if one is not None]
         if not candidates:
-            least = sum(min(one.us for one in some) for some in options.values())
             raise ValueError(
-                f"expected {least / 1000:.3g} ms or more, the time of the layers at the lowest densities, "
-                f"got {self._wanted_us / 1000:.3g} ms"
+                f"expected {self._least_us / 1000:.3g} ms or more, the time of the layers at the lowest densities, "
+                f"got {wanted_us / 1000:.3g} ms"
             )
-        best = min(candidates, key=lambda one: self._loss_of(one, quick))
-        return {name: 1 - option.density for name, option in best.items() if option.density < 1}
+        return min(candidates, key=lambda one: self._loss_of(one, self._quick))
+
+    @property
+    def _least_us(self) -> float:
+        return sum(min(one.us for one in some) for some in self._options.values())
+
+    def rehearsed(self, rehearsal: Rehearsal, speedup: float, original_us: float) -> tuple[dict[str, Option], float]:
+        """Return an option for each layer by which a session is so much faster, and its microseconds.
+
+        The session's time is taken to be a line over the predicted time of the layers: what prices do not know is the
+        start of the line, and how fast the machine is its slope.
+
+        Raises:
+            ValueError: the speed is out of reach.
+        """
+        budget_us, tried = original_us / speedup, list[tuple[dict[str, Option], float]]()
+        points = [(original_us, rehearsal.original_us)]
+        for _ in range(REHEARSALS):
+            # the sum of the least options is rounded otherwise by the chooser
+            least_us = 1.001 * self._least_us
+            options = self.within(max(budget_us, least_us))
+            while any(options == known for known, _ in tried) and budget_us < original_us:
+                # what is faster than asked for loses more than it has to
+                budget_us *= GRAIN
+                options = self.within(max(budget_us, least_us))
+            densities = {name: one.density for name, one in options.items()}
+            us = rehearsal.us(self._module, self._weights, densities, self._structure)
+            tried.append((options, us))
+            wanted_us = rehearsal.original_us / speedup
+            if TOO_FAST <= us / wanted_us <= TOO_SLOW:
+                break
+            if us > wanted_us and budget_us <= least_us:
+                fastest = rehearsal.original_us / us
+                raise ValueError(
+                    f"speedup: expected up to {fastest:.2f}, that of the lowest densities with {rehearsal.inputs}, "
+                    f"got {speedup}"
+                )
+            points.append((sum(one.us for one in options.values()), us))
+            budget_us = _where(points, WANTED * wanted_us)
+        wanted_us = rehearsal.original_us / speedup
+        return min(tried, key=lambda one: abs(one[1] / wanted_us - WANTED))
 
     def _losses(self, weight: PrunableWeight, densities: Sequence[float], quick: "_Quick") -> Iterable[float]:
         """Return what the module loses by one layer at all densities, of which some are tried."""
@@ -208,6 +271,17 @@ class _Choice:
                 found.append(output.flatten(0, -2).float())
         self._module.train(was_training)
         return found
+
+
+def _where(points: Sequence[tuple[float, float]], wanted_us: float) -> float:
+    """Return the predicted time that has a measured one on a line through two points: the closest on both sides."""
+    first, first_us = min(points, key=lambda one: abs(one[1] - wanted_us))
+    others = [one for one in points if one[1] != first_us]
+    across = [one for one in others if (one[1] > wanted_us) != (first_us > wanted_us)]
+    second, second_us = min(across or others or points, key=lambda one: abs(one[1] - wanted_us))
+    slope = (second_us - first_us) / (second - first) if second != first else 0.0
+    # noise may turn the line of two points that lie beside each other
+    return first + (wanted_us - first_us) / slope if slope > 0 else 0.9 * first
 
 
 def _few(batches: Sequence[Batch]) -> Iterable[Batch]:
