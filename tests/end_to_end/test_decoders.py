@@ -156,6 +156,19 @@ def test_sessions_of_all_decoders_agree(name: str, room: int | None) -> None:
 
 
 @pytest.mark.slow
+def test_layers_of_four_bits_with_zeros_are_taken_where_words_have_four_bits_as_well() -> None:
+    proto, rng = stored_export("llama_tied_int4.genai"), np.random.default_rng(0)
+    for tensor in proto.graph.initializer:
+        if tensor.name.endswith("_Q4") and "lm_head" not in tensor.name:
+            codes = onnx.numpy_helper.to_array(tensor)
+            low, high = (np.where(rng.random(codes.shape) < 0.9, 8, half) for half in (codes & 15, codes >> 4))
+            tensor.CopyFrom(onnx.numpy_helper.from_array((low | high << 4).astype(np.uint8), tensor.name))
+    assert [network.layers for network in redpebble.optimize(proto, target="ort").networks] == [1, 5, 5, 4]
+    # a rounding of inputs that falls the other way moves a product of few inputs
+    assert_agrees(proto, redpebble.session(proto, options()), FEW, tolerance=3e-2)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama.genai", "qwen3.genai"])
 def test_decoders_of_half_precision_are_taken_and_agree_as_far_as_they_round(name: str) -> None:
     float16 = pytest.importorskip("onnxruntime.transformers.float16")
