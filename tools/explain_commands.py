@@ -228,6 +228,7 @@ def explain_and_print(model: Path, request: ExplainRequest, options: Options, ou
                 replace(
                     story_of((model.name, source), explanation, options, gain_sentence(optimized)),
                     attentions=attentions,
+                    nodes=optimized.left,
                 ),
             )
     end_where_asked(watch, "the best results so far are shown")

@@ -89,8 +89,10 @@ def test_a_page_fits_its_screen_can_be_read_and_asks_for_nothing(
     assert browser.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert {address.partition(":")[0] for address in browser.requests} <= {"file", "data"}
     assert not browser.faults
-    shown = browser.evaluate("[...document.querySelectorAll('svg')].filter(s => s.getClientRects().length).length")
-    drawn = browser.evaluate("document.querySelectorAll('svg').length")
+    shown = browser.evaluate(
+        "[...document.querySelectorAll('svg.wide,svg.narrow')].filter(s => s.getClientRects().length).length"
+    )
+    drawn = browser.evaluate("document.querySelectorAll('svg.wide,svg.narrow').length")
     # of each chart the shape for this screen; charts of the other batch are hidden as well
     assert 0 < shown < drawn or not drawn
     contrasts = browser.evaluate(CONTRASTS)

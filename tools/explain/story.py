@@ -11,7 +11,7 @@ import numpy as np
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.reports.layer_report import LayerReport
-from ...driver.placement import Placement
+from ...driver.placement import NodesLeft, Placement
 from ...frontend.import_model import Imported
 from ...frontend.multiply_adds import value_shapes
 from ...kernels.formats import dense_outputs
@@ -86,6 +86,8 @@ class Story:
     """Gain of the model in a session, the sentence that the terminal shows."""
     attentions: Sequence[AttentionLine] = ()
     """Attentions of sparse networks by form and length."""
+    nodes: NodesLeft | None = None
+    """The nodes of the model and those of them that onnxruntime keeps, for its picture."""
 
     @property
     def levels(self) -> Sequence[Level]:

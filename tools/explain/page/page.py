@@ -14,6 +14,7 @@ from .layers import of_batch, roofline_section, structure_section, time_section
 from .markup import Card, Column, Row, byte_text, cards, count_text, ratio_text, section, table, time_text
 from .markup import table as table_of
 from .orders import order_sections
+from .picture import picture_section
 from .style import SCRIPT, STYLE
 
 # The part of the page on data movement: a slider over the levels of lowering.
@@ -101,6 +102,7 @@ def _cells(part: KindMovement) -> tuple[str, ...]:
 
 LINKS = (
     ("speed", "Speed"),
+    ("model", "Model"),
     ("time", "Layers"),
     ("roofline", "Roofline"),
     ("attention", "Attention"),
@@ -117,6 +119,8 @@ WORTHWHILE = 1.05
 def explain_page(story: Story) -> str:
     """Return the page of a story."""
     sections = [_head(story)]
+    if story.nodes is not None:
+        sections.append(picture_section(story.nodes))
     if story.taken:
         sections.append(time_section(story))
     if story.taken and story.is_priced:

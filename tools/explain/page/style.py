@@ -79,6 +79,9 @@ svg.narrow { display: none; }
 .certified { stroke: var(--ink); stroke-width: 1.4; } .faint { stroke: var(--faint); stroke-width: 1.2; }
 .name { fill: var(--ink); paint-order: stroke; stroke: var(--card); stroke-width: 4px; stroke-linejoin: round; }
 .dot { fill: var(--weights); fill-opacity: .75; stroke: var(--card); }
+.model { max-height: 70vh; overflow: auto; } .model svg { width: auto; max-width: none; }
+.edge { fill: none; stroke: var(--faint); } .model rect { fill: var(--card); stroke: var(--faint); }
+.model text { fill: var(--ink); } .taken rect { stroke: var(--weights); stroke-width: 2.5; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 24px; } figure { margin: 0; }
 .pair img { width: 100%; max-width: 440px; aspect-ratio: 1; border: 1px solid var(--line); image-rendering: pixelated; }
 @media (prefers-color-scheme: dark) { .pair img { filter: invert(.88); } }
