@@ -105,7 +105,10 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    from .foundation.garbage_collection import rare_collections
+
+    with rare_collections():
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -67,9 +67,15 @@ def model_bytes(model: ir.Model) -> bytes | None:
     """Return a model with all its weights as one message of protobuf, None where it is larger than such may be."""
     if _weight_bytes(model) > PROTOBUF_LIMIT - STRUCTURE:
         return None
-    copy = model.clone()
-    _say_once(copy)
-    proto = ir.to_proto(ir.external_data.load_to_model(copy))
+    # to copy a model of many nodes takes as long as to write it
+    whole = ir.external_data.load_to_model(model.clone()) if has_external_weights(model) else model
+    kept = [(value, value.type, value.shape) for value in _said_twice(whole)]
+    _say_once(whole)
+    try:
+        proto = ir.to_proto(whole)
+    finally:
+        for value, kind, shape in kept:
+            value.type, value.shape = kind, shape
     if MAP_TYPES in model.graph.meta:
         _restore_map_types(proto, cast("Mapping[str, bytes]", model.graph.meta[MAP_TYPES]))
     return proto.SerializeToString()
@@ -93,10 +99,13 @@ def _write(model: ir.Model, path: Path, *, external: bool) -> None:
 
 def _say_once(model: ir.Model) -> None:
     """Take types and shapes from initializers, which say them themselves; value infos would say them again."""
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            if not (value.is_graph_input() or value.metadata_props or value.doc_string):
-                value.type = value.shape = None
+    for value in _said_twice(model):
+        value.type = value.shape = None
+
+
+def _said_twice(model: ir.Model) -> list[ir.Value]:
+    values = (value for graph in model.graphs() for value in graph.initializers.values())
+    return [value for value in values if not (value.is_graph_input() or value.metadata_props or value.doc_string)]
 
 
 def _restore_map_types(proto: onnx.ModelProto, types: Mapping[str, bytes]) -> None:

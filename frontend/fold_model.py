@@ -114,7 +114,7 @@ def _hold(graph: onnx_ir.Graph, node: onnx_ir.Node, found: ShapeValue) -> None:
     numbers = np.array([int(size.coefficient) for size in found.sizes], np.int64)
     array = numbers.reshape(()) if found.scalar else numbers
     output = node.outputs[0]
-    initializer = initializer_of(output.name or "", onnx_ir.tensor(array))
+    initializer = initializer_of(output.name or "", onnx_ir.Tensor(array))
     output.replace_all_uses_with(initializer)
     graph.remove(node, safe=True)
     graph.register_initializer(initializer)

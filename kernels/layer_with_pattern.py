@@ -145,27 +145,21 @@ class RowReuse:
         lasts = np.append(starts[1:], len(rows)) - 1
         # once around: from the last read of a row to its first one in the next turn
         gaps[starts] = order[starts] + len(rows) - order[lasts[: len(starts)]]
-        self._gaps = np.sort(gaps)
+        self._within = np.cumsum(np.bincount(gaps))
+        self.reads = len(rows)
         self._row_count = len(starts)
 
     @cached_property
     def _met(self) -> NDArray[np.float64]:
-        """The mean of min(gap, t) over all gaps for t = each gap, ascending with t."""
-        count = len(self._gaps)
-        sums = np.cumsum(self._gaps) - self._gaps
-        return (sums + self._gaps * (count - np.arange(count))) / count
-
-    @property
-    def reads(self) -> int:
-        return len(self._gaps)
+        """The mean of min(gap, t) over all gaps for t = 0, 1, .., ascending: of each window, how many rows it meets."""
+        return np.append(0, np.cumsum(self.reads - self._within[:-1])) / self.reads
 
     def missed(self, capacity: float) -> float:
         """Return the share of reads that a cache of `capacity` rows does not deliver."""
-        count = len(self._gaps)
-        if count == 0 or capacity >= self._row_count:
+        if self.reads == 0 or capacity >= self._row_count:
             return 0.0
-        met = int(np.searchsorted(self._met, capacity, side="right"))
-        return 1.0 - met / count
+        longest = int(np.searchsorted(self._met, capacity, side="right")) - 1
+        return 1.0 - float(self._within[longest]) / self.reads
 
     def random_missed(self, capacity: float) -> float:
         """Return the share that would miss if the same number of rows were read at random."""

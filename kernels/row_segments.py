@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..sparse.csr import CscMatrix
+from ..sparse.csr import CscMatrix, stable_order
 from .input_blocks import fewest_blocks
 
 OFFSET_UNIT = 32
@@ -106,7 +106,7 @@ def groups_of(keys: Indices, rows: int) -> Indices:
     Where segments lack, the first one is there again: it computes and writes the same sums twice, as the rows beside it
     may be another thread's.
     """
-    order = np.argsort(keys, kind="stable")
+    order = stable_order(keys, int(keys.max(initial=0)) + 1)
     lengths = run_lengths(keys[order])
     entry = ranges(lengths)
     first = np.flatnonzero(entry % rows == 0)

@@ -20,6 +20,7 @@ from ..driver.model_digest import model_digest
 from ..export.sparse_networks.node_format import CODES_OP_TYPE, DOMAIN, OP_TYPE
 from ..foundation.cache_folder import default_folder
 from ..foundation.choices import NO_CHOICES, Choices
+from ..foundation.garbage_collection import rare_collections
 from ..foundation.log import LOG
 from ..foundation.one_at_a_time import one_at_a_time
 from ..foundation.threads import usable_threads
@@ -250,6 +251,7 @@ def _recalled_ready(model: "Source", path: Path | None, wanted: Wanted) -> _Read
     return _Ready(content or _as_it_is(model), not content, is_recalled=bool(content), axes=axes)
 
 
+@rare_collections()
 def _made_ready(model: "Source", path: Path | None, wanted: Wanted, made: list[str]) -> _Ready:
     """Return an optimized model, and keep it in the cache, at `path`, where it can be kept there."""
     from ..driver.stated_sizes import with_sizes

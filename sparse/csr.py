@@ -139,10 +139,14 @@ class CscMatrix(NamedTuple):
     @staticmethod
     def from_dense(matrix: NDArray[np.float32]) -> "CscMatrix":
         """Return the entries of `matrix` [inputs, outputs] that are not zero (NaN is an entry like any other)."""
-        columns, rows = np.nonzero(matrix.T)
-        pointers = np.zeros(matrix.shape[1] + 1, dtype=np.int64)
-        np.cumsum(np.bincount(columns, minlength=matrix.shape[1]), out=pointers[1:])
-        return CscMatrix((matrix.shape[0], matrix.shape[1]), pointers, rows, matrix[rows, columns])
+        inputs, outputs = map(int, matrix.shape)
+        by_column = np.ascontiguousarray(matrix.T)
+        # numpy finds the ones of bits several times as fast as the nonzeros of floats
+        is_entry = by_column != 0
+        places = np.flatnonzero(is_entry)
+        pointers = np.searchsorted(places, np.arange(outputs + 1) * inputs)
+        rows = places - np.repeat(np.arange(outputs) * inputs, np.diff(pointers))
+        return CscMatrix((inputs, outputs), pointers, rows, by_column.ravel()[places])
 
     def to_dense(self) -> NDArray[np.float32]:
         """Return the matrix [inputs, outputs] with its zeros."""

@@ -85,11 +85,12 @@ def _one_by_one(op: LinearOp | Conv2dOp, widths: tuple[int, ...] | None = None) 
         widths = tuple(sorted(predicted if isinstance(op, Conv2dOp) else {*predicted, *op.kernel.choices}))
     used = widths
     families, features = {width: op.kernel.family_at(width) for width in used}, sum(shape_of(op.weight))
+    weights = {family: _weight_bytes(op, family) for family in {*families.values()}}
     return LayerNumbers(
         families,
         {width: predicted[width] for width in used if width in predicted},
         {width: measured[width] for width in used if width in measured},
-        {width: _weight_bytes(op, family) + 4.0 * width * features for width, family in families.items()},
+        {width: weights[family] + 4.0 * width * features for width, family in families.items()},
     )
 
 

@@ -83,7 +83,7 @@ class BodyConstants:
         return self._inside(self.initializers.row(value))
 
     def literal(self, array: Array) -> ir.Value:
-        node = ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.tensor(array))], num_outputs=1)
+        node = ir.Node("", "Constant", [], [ir.AttrTensor("value", ir.Tensor(array))], num_outputs=1)
         self.nodes.append(node)
         return node.outputs[0]
 

@@ -96,7 +96,7 @@ def compact_edges(graph: CscMatrix) -> CompactWeight:
 
 def emit_decoding(shape: Shape, values: ir.Value, gaps: ir.Value, builder: NodeBuilder) -> ir.Value:
     """Add the nodes that make the dense matrix of `shape`, of floats or bytes, and return it."""
-    zero = ir.tensor(np.zeros(1, np.float32))
+    zero = ir.Tensor(np.zeros(1, np.float32))
     empty = builder.node("ConstantOfShape", builder.integers([shape[0] * shape[1]]), value=zero)
     wide = builder.node("Cast", gaps, to=int(ir.DataType.INT64))
     positions = builder.node("CumSum", wide, builder.initializers.literal(np.array(0, np.int64)))

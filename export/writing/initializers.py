@@ -120,7 +120,8 @@ class Initializers:
         return self._adopted[name]
 
     def _add(self, name: str, array: NDArray[Any]) -> ir.Value:
-        tensor = ir.tensor(np.asarray(array, order="C"), name=name)
+        # `ir.tensor` asks for six protocols, which takes longer than all else here
+        tensor = ir.Tensor(np.asarray(array, order="C"), name=name)
         value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape), const_value=tensor)
         before = self._original.values.get(name)
         if before is not None:

@@ -1,6 +1,7 @@
 """Kernels that a number of rows meets, of those chosen by the width of the tile, and whether they beat onnxruntime."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from ...kernels import few_bits_times
@@ -71,8 +72,23 @@ class ChosenKernels(NamedTuple):
 def gains(kernels: ChosenKernels, counts: Sequence[int], machine: Machine) -> bool:
     """Return whether a layer is faster than in onnxruntime for some numbers of rows: on the mean, and slower for none.
 
-    Dense kernels that some of them meet are no obstacle where they are as fast as onnxruntime's.
+    Dense kernels that some of them meet are no obstacle where they are as fast as onnxruntime's. Layers that are alike
+    have the same times: they are compared once.
     """
+    size, beside = (kernels.inputs, kernels.outputs), (kernels.other_bytes, kernels.few_bits)
+    return _gains(size, tuple(kernels.families.items()), tuple(kernels.us.items()), beside, tuple(counts), machine)
+
+
+@lru_cache(maxsize=64)
+def _gains(
+    size: tuple[int, int],
+    families: tuple[tuple[int, str], ...],
+    us: tuple[tuple[int, float], ...],
+    beside: tuple[float, FewBits | None],
+    counts: Sequence[int],
+    machine: Machine,
+) -> bool:
+    kernels = ChosenKernels(*size, dict(families), dict(us), *beside)
     if all(map(is_dense, kernels.meets(counts))):
         return False
     ours = kernels.times(counts, machine)

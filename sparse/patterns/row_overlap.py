@@ -86,11 +86,14 @@ def _common(rows: CsrPattern, chosen: Indices, rng: np.random.Generator) -> tupl
     wanted = min(rows.column_count, max(LEAST_INPUTS, round(LEAST_CONNECTIONS / density)))
     sampled = rng.permutation(rows.column_count)[:wanted]
     shape = [-(-count // BLOCK) * BLOCK for count in (len(chosen), wanted)]
-    grid, line = np.zeros(shape, dtype=np.float32), np.empty(rows.column_count, dtype=np.float32)
-    for number, row in enumerate(chosen.tolist()):
-        line[:] = 0
-        line[rows.of(row)] = 1
-        grid[number, :wanted] = line[sampled]
+    # inputs that are not looked at come behind the others, where they are cut off
+    place = np.full(rows.column_count, wanted)
+    place[sampled] = np.arange(wanted)
+    owner, inputs = rows.entries(chosen)
+    seen = np.zeros((len(chosen), wanted + 1), dtype=np.float32)
+    seen[owner, place[inputs]] = 1
+    grid = np.zeros(shape, dtype=np.float32)
+    grid[: len(chosen), :wanted] = seen[:, :wanted]
     common = _product(grid)[: len(chosen), : len(chosen)]
     return common, common.diagonal().astype(np.int64), _chance(grid.sum(axis=0, dtype=np.float64))
 

@@ -9,7 +9,7 @@ import pytest
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.tensors import dense_floats
 from redpebble.export.export_model import export_model
-from redpebble.export.save_model import save_model
+from redpebble.export.save_model import model_bytes, save_model
 from redpebble.frontend.import_model import import_model
 from tests.export.export_oracle import original_of
 
@@ -138,3 +138,13 @@ def test_more_than_protobuf_holds_needs_external_data(tmp_path: Path) -> None:
     ):
         save_model(large, tmp_path / "m.onnx", external_data=False)
     assert names(tmp_path) == []
+
+
+def test_a_model_becomes_bytes_without_a_copy_and_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = model()
+    before = {name: (value.type, value.shape) for name, value in one.graph.initializers.items()}
+    monkeypatch.delattr(ir.Model, "clone")  # to copy it takes as long as to write it
+    content = model_bytes(one)
+    assert content is not None
+    assert {name: (value.type, value.shape) for name, value in one.graph.initializers.items()} == before
+    assert not {info.name for info in onnx.ModelProto.FromString(content).graph.value_info} & WEIGHTS.keys()

@@ -36,3 +36,14 @@ def test_a_wrong_pattern_is_refused(arrays: tuple[int, list[int], list[int]], me
     count, pointers, indices = arrays
     with pytest.raises(ValueError, match=message.replace("..", r"\.\.")):
         CsrPattern(np.array(pointers, dtype=np.int64), np.array(indices, dtype=np.int64), count).check()
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (0, 3), (3, 0), (1, 1)])
+def test_entries_of_a_dense_matrix_are_what_is_not_zero(shape: tuple[int, int]) -> None:
+    values = np.array([0.0, -0.0, 1.5, np.nan, -np.inf, 1e-45], np.float32)
+    matrix = np.random.default_rng(0).choice(values, shape)
+    found = CscMatrix.from_dense(matrix)
+    columns, rows = np.nonzero(matrix.T)
+    assert found.rows.tolist() == rows.tolist()
+    assert found.columns.tolist() == columns.tolist()
+    np.testing.assert_array_equal(found.to_dense(), np.where(matrix == 0, np.float32(0), matrix))

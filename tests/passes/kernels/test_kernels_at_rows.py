@@ -1,5 +1,6 @@
 """Whether chosen kernels beat onnxruntime: by predicted times that agree with what was measured elsewhere."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -83,3 +84,17 @@ def test_many_numbers_of_rows_take_a_mean_gain_and_no_loss() -> None:
     assert gains(kernels, ANY_ROWS, ZEN5)
     assert not gains(slow, [1], ZEN5)
     assert not gains(slow, ANY_ROWS, ZEN5)
+
+
+def test_layers_that_are_alike_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = list[int]()
+    times = ChosenKernels.times
+
+    def counted(kernels: ChosenKernels, counts: Sequence[int], machine: Machine) -> dict[int, float]:
+        compared.append(len(counts))
+        return times(kernels, counts, machine)
+
+    monkeypatch.setattr(ChosenKernels, "times", counted)
+    for us in (3.25, 3.25, 3.5):
+        gains(ChosenKernels(300, 300, {1: "sparse_rows"}, {8: us}), ANY_ROWS, ZEN5)
+    assert compared == [256, 256]
