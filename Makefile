@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo docs test test-slow test-arm wheel-test fuzz check bench bench-extra format zoo-extra clean
+.PHONY: help demo docs test test-slow test-arm wheel-test lock fuzz check bench bench-extra format zoo-extra clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,12 @@ test-arm: $(VENV)/installed build/named/redpebble ## download an ARM with Python
 
 wheel-test: $(VENV)/installed ## build the wheel, and use it in a clean environment of each Python found
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow or not slow' tests/test_packaging.py
+
+lock: ## write requirements.lock: versions and hashes of all that the package needs
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	build/lock/bin/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+		--custom-compile-command 'make lock' --output-file requirements.lock
 
 SECONDS ?= 60
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.test_architecture import FILES, imports_of
 
@@ -149,3 +150,13 @@ def test_the_lowest_versions_work(tmp_path: Path) -> None:
     subprocess.run([python, "-m", "pip", "-q", "install", "--only-binary", ":all:", wheel, *pins], check=True)
     subprocess.run([python, "-c", USE], check=True, cwd=tmp_path)
     subprocess.run([python, "-m", "redpebble", "zoo", "--list"], check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
+
+
+def test_the_lock_file_has_every_package_that_is_needed_in_versions_that_are_accepted() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    locked = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
+    for needed in map(Requirement, PROJECT["dependencies"]):
+        assert needed.specifier.contains(locked[needed.name]), f"make lock, for {needed}"
+    blocks = re.split(r"^(?=[\w.-]+==)", lock, flags=re.MULTILINE)[1:]
+    assert len(blocks) >= len(locked)
+    assert all("--hash=sha256:" in block for block in blocks)

@@ -28,6 +28,7 @@ from tests.support.genai_folder import write_folder
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 SLOW_NEEDS = {
+    "OUT.so",
     "torch",
     "transformers",
     "keras",
