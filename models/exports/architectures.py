@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from .detector import YoloV5s
 from .published_networks import PUBLISHED, Published
 from .sequence_networks import FrameClassifier, LetterTagger, LineRecognizer, SampleEncoder
-from .signal_networks import ImageDecoder, PitchNetwork, WaveUNet, WordTagger
+from .signal_networks import ImageDecoder, PitchNetwork, SeizureDetector, VoiceDetector, WaveUNet, WordTagger
 from .torch_networks import (
     DecoderStep,
     Dlrm,
@@ -347,6 +347,14 @@ def _of_any_length(module: Torch, example: Torch, length_axis: int) -> Architect
     return Architecture(module, (example,), ("x",), {"x": {0: "batch", length_axis: "length"}}, ("y",))
 
 
+def _voice(width: int) -> Architecture:
+    states = torch.zeros(1, 2, width)
+    axes = {"x": {0: "batch"}, "h": {1: "batch"}, "c": {1: "batch"}}
+    return Architecture(
+        VoiceDetector(width), (torch.randn(2, 512), states, states.clone()), ("x", "h", "c"), axes, ("y", "hn", "cn")
+    )
+
+
 def _text(small: Small) -> Architecture:
     config = getattr(transformers, small.config_name)(**small.options(USUAL_TEXT))
     config.use_cache = False
@@ -392,6 +400,8 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "waves": lambda: _of_one_length(WaveUNet(32, 3), 1, 512),
         "words": lambda: _of_any_length(WordTagger(60, 128, 6), torch.zeros((2, 16), dtype=torch.int64), 1),
         "latents": lambda: _of_one_length(ImageDecoder(32, 32, 6), 32),
+        "eeg": lambda: _of_any_length(SeizureDetector(20, 32, 32, 2), torch.randn(2, 20, 32, 16), 3),
+        "voice": lambda: _voice(128),
         "pitch": lambda: _of_one_length(PitchNetwork(16, 40), 1024),
         "mixer": lambda: _mixer(128, 2, 64),
         "resnet": lambda: _resnet("bottleneck", (1, 1), (64, 128), 64),

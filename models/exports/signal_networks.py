@@ -108,3 +108,55 @@ class PitchNetwork(nn.Module):
         """frames [batch, 1024] -> [batch, classes]."""
         x = self.body(frames[:, None, :, None])
         return torch.sigmoid(self.head(x.permute(0, 2, 1, 3).reshape(-1, self.head.in_features)))
+
+
+class SeizureDetector(nn.Module):
+    """Classes of seconds of an EEG: convolutions over bands of its spectrograms, and an LSTM in both directions."""
+
+    def __init__(self, electrodes: int, bands: int, width: int, classes: int) -> None:
+        nn.Module.__init__(self)
+        widths = (electrodes, width, 2 * width, 2 * width)
+        self.body = nn.Sequential(
+            *(
+                nn.Sequential(
+                    nn.Conv2d(before, after, 3, padding=1, bias=False),
+                    nn.BatchNorm2d(after),
+                    nn.ReLU(),
+                    nn.MaxPool2d((2, 1)),
+                )
+                for before, after in pairwise(widths)
+            )
+        )
+        self.lstm = nn.LSTM(2 * width * (bands // 8), 2 * width, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(4 * width, classes)
+
+    def forward(self, bands: Torch) -> Torch:
+        """bands [batch, electrodes, bands, length] -> [batch, length, classes]."""
+        x = self.body(bands)
+        x = x.permute(0, 3, 1, 2).flatten(2)
+        return self.head(self.lstm(x)[0])
+
+
+class VoiceDetector(nn.Module):
+    """Whether there is speech in 512 samples, behind the states of those before: an STFT, convolutions, an LSTM."""
+
+    def __init__(self, width: int) -> None:
+        nn.Module.__init__(self)
+        self.stft = nn.Conv1d(1, 258, 256, stride=128, bias=False)
+        widths = ((129, width, 1), (width, width // 2, 2), (width // 2, width // 2, 2), (width // 2, width, 1))
+        self.body = nn.Sequential(
+            *(
+                nn.Sequential(nn.Conv1d(before, after, 3, stride=stride, padding=1), nn.ReLU())
+                for before, after, stride in widths
+            )
+        )
+        self.lstm = nn.LSTM(width, width, batch_first=True)
+        self.head = nn.Conv1d(width, 1, 1)
+
+    def forward(self, samples: Torch, h: Torch, c: Torch) -> tuple[Torch, Torch, Torch]:
+        """samples [batch, 512], states [1, batch, width] -> [batch, 1], and the states behind them."""
+        x = self.stft(nn.functional.pad(samples[:, None], (0, 64), mode="reflect"))
+        x = torch.sqrt(x[:, :129] ** 2 + x[:, 129:] ** 2)
+        x, (h, c) = self.lstm(self.body(x).transpose(1, 2), (h, c))
+        x = torch.sigmoid(self.head(torch.relu(x).transpose(1, 2)))
+        return x.mean(dim=2), h, c

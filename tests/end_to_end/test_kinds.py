@@ -19,6 +19,7 @@ from redpebble.runtime.network import Network
 from tests.ort.provider_models import provider_session
 
 LENGTHS: Final[Mapping[str, Sequence[int]]] = {
+    "eeg": (9, 16),
     "frames": (24, 37),
     "latents": (),
     "letters": (24, 37),
@@ -26,6 +27,7 @@ LENGTHS: Final[Mapping[str, Sequence[int]]] = {
     "pitch": (),
     "nhwc_resnet": (),
     "samples": (1600, 2417),
+    "voice": (),
     "waves": (),
     "words": (5, 17),
 }
@@ -34,7 +36,7 @@ LENGTHS: Final[Mapping[str, Sequence[int]]] = {
 EXPORTS: Final = [
     *("frames.dynamo", "latents.classic", "latents.dynamo", "letters.classic", "lines.classic", "pitch.classic"),
     *("pitch.dynamo", "nhwc_resnet.keras", "samples.dynamo", "waves.classic", "waves.dynamo", "words.classic"),
-    "words.dynamo",
+    *("words.dynamo", "eeg.classic", "eeg.dynamo", "voice.classic", "voice.dynamo"),
 ]
 
 

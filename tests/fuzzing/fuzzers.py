@@ -24,6 +24,7 @@ FUZZERS = (
     random_masks.NETWORKS,
     random_layers.IMAGES,
     random_layers.QUANTIZED,
+    random_layers.QUANTIZED_IMAGES,
     random_layers.AGGREGATIONS,
     random_recurrences.RECURRENCES,
     random_few_bits.FEW_BITS,

@@ -1,6 +1,7 @@
 """Random networks of layers that have kernels of their own: on images, of eight bits, and over the edges of a graph."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 import redpebble
 from redpebble.frontend.errors import ModelError
@@ -18,7 +20,13 @@ from tests.end_to_end.agreement import RTOL
 from tests.fuzzing import random_images
 from tests.fuzzing.fuzzer import Fuzzer, one_of
 from tests.support.lowering_modules import HERE, TARGETS
-from tests.support.quantized_models import Form, pruned_network, quantized
+from tests.support.quantized_models import (
+    Form,
+    dynamically_quantized,
+    pruned_network,
+    quantized,
+    quantized_images,
+)
 
 EXACT = ("Relu", "Identity")
 """Activations that are the same float32 in every program, so that bytes are the same after them."""
@@ -144,6 +152,25 @@ def draw_images(seed: int, folder: Path) -> None:
         np.savez(folder / f"feeds-{batch:02}.npz", allow_pickle=False, **feeds)
 
 
+def draw_quantized_images(seed: int, folder: Path) -> None:
+    """A network on images that onnxruntime's quantizer changed, in one of its forms."""
+    rng = np.random.default_rng(seed)
+    drawn = random_images.DrawnImages(rng)
+    floats = drawn.net.model(*drawn.outputs())
+    static: tuple[Form, ...] = ("qdq", "qdq", "operator")
+    form, kind, per_channel = one_of(rng, (*static, None)), one_of(rng, ("QUInt8", "QInt8")), bool(rng.random() < 0.4)
+    with TemporaryDirectory() as made, suppress(InvalidArgument):
+        # where onnxruntime takes no SAME pads with dilations, its quantizer does not either: the floats are the case
+        model = floats
+        if form is None:  # values have the codes that each call finds
+            model = dynamically_quantized(floats, Path(made), kind, per_channel=per_channel)
+        else:
+            model = quantized_images(floats, Path(made), form, kind, per_channel=per_channel)
+    write(folder, model, rng, STEPS)
+    for batch in {1, int(rng.integers(0, 10))}:
+        np.savez(folder / f"feeds-{batch:02}.npz", allow_pickle=False, **drawn.net.images(batch))
+
+
 def write(folder: Path, model: onnx.ModelProto, rng: np.random.Generator, tolerance: float) -> None:
     """Write a model, and how it is to be compiled and compared."""
     (folder / "model.onnx").write_bytes(model.SerializeToString())
@@ -192,5 +219,6 @@ def check(folder: Path) -> str:
 
 
 IMAGES = Fuzzer("images", draw_images, check)
+QUANTIZED_IMAGES = Fuzzer("quantized-images", draw_quantized_images, check)
 QUANTIZED = Fuzzer("quantized", draw_quantized, check)
 AGGREGATIONS = Fuzzer("aggregations", draw_aggregations, check)
