@@ -30,7 +30,7 @@ class Box:
     operators: tuple[str, ...]
     name: str
     reason: str
-    """Why onnxruntime keeps them; empty where they run as our code, or are folded away."""
+    """Reasons for which onnxruntime keeps them; empty where they run as our code, or are folded away."""
     reads: tuple[int, ...]
     """Places of the boxes that it reads."""
 
