@@ -2,8 +2,8 @@
 """Linear layers whose weights are codes of four bits in groups of inputs, trained with the rounding.
 
 Codes are those of `redpebble prune --precision int4`: whole steps of a scale for each group, the largest value of a
-group a code exactly, zeros the code of the zero. Gradients pass through the rounding; scales stay. The legacy exporter
-of torch (`dynamo=False`) writes MatMulNBits of onnxruntime, whose codes a session of ours reads.
+group a code exactly, zeros the code of the zero; rounding and gradients are those of `rounded_weights`. The legacy
+exporter of torch (`dynamo=False`) writes MatMulNBits of onnxruntime, whose codes a session of ours reads.
 """
 
 from typing import Any
@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..pruning.coded_model import BITS, packed
-from ..pruning.solving.few_bits import LEAST, MOST, Coded, Grid
+from ..pruning.solving.few_bits import Coded, Grid
+from .rounded_weights import rounded
 
 Traced = Any
 """The context of a function, a graph of torch's legacy exporter, or a value in it."""
@@ -24,24 +25,15 @@ class FewBitsLinear(nn.Linear):
     """A linear layer of four bits."""
 
     group: int
-    weight_scale: Tensor
-    """[outputs, groups]."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
         if not torch.onnx.is_in_onnx_export():
-            return functional.linear(input, self._rounded().to(input.dtype), self.bias)
-        scales = self.weight_scale.detach().cpu().numpy()
-        weight = np.ascontiguousarray(self._rounded().detach().cpu().numpy().T)
-        codes = packed(Coded(weight, np.ascontiguousarray(scales.T)), Grid(self.group))
+            return functional.linear(input, rounded(self.weight, self.group).to(input.dtype), self.bias)
+        weight = np.ascontiguousarray(self.weight.detach().cpu().float().numpy().T)
+        nearest, of_groups = Grid(self.group).nearest(weight)
+        codes, scales = packed(Coded(nearest, of_groups), Grid(self.group)), of_groups.T.copy()
         product: Tensor = _Product.apply(input, torch.from_numpy(codes), torch.from_numpy(scales), self)
         return product if self.bias is None else product + self.bias
-
-    def _rounded(self) -> Tensor:
-        wide = self.weight_scale.repeat_interleave(self.group, 1)[:, : self.in_features]
-        steps = self.weight.float() / wide
-        # a weight that has grown beyond the codes comes back
-        steps = steps + (steps.round().clamp(LEAST, MOST) - steps).detach()
-        return steps * wide
 
 
 class _Product(torch.autograd.Function):
@@ -70,8 +62,5 @@ def set_few_bits(layer: nn.Module, group: int) -> None:
     """
     if group < 16 or group & (group - 1):
         raise ValueError(f"group: expected a power of two, 16 or more, got {group}")
-    weight: Any = layer.weight
-    scales = Grid(group).scales(np.ascontiguousarray(weight.detach().cpu().float().numpy().T))
-    layer.register_buffer("weight_scale", torch.from_numpy(scales.T.copy()).to(weight.device))
     setattr(layer, "__class__", FewBitsLinear)  # noqa: B010
     setattr(layer, "group", group)  # noqa: B010

@@ -1,10 +1,9 @@
 """Weights of few bits whose scales move with them: whole steps of a scale that neighbouring inputs of an output share.
 
-Unlike `quantize(bits=4)`, whose scales are those of the weights before training, this follows weights that change much,
-and rounds those that are computed, by `low_rank`. The grid is that of `MatMulNBits`, as `redpebble prune --precision
-int4` writes it: the largest weight of a group is -8 steps exactly, and zeros stay zeros. Gradients pass through the
-rounding, which is a parametrization of torch: `torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")`
-leaves rounded weights.
+Unlike `quantize(bits=4)`, this rounds weights that are computed as well, by `low_rank`. The grid is that of
+`MatMulNBits`, as `redpebble prune --precision int4` writes it: the largest weight of a group is -8 steps exactly, and
+zeros stay zeros. Gradients pass through the rounding, which is a parametrization of torch:
+`torch.nn.utils.parametrize.remove_parametrizations(layer, "weight")` leaves rounded weights.
 """
 
 from typing import Any
