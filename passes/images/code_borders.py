@@ -21,11 +21,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from ...dialect.attributes.codes import codes_in
-from ...dialect.ops.elementwise import ConvertOp
+from ...dialect.ops.elementwise import ActivateOp, ConvertOp
 from ...dialect.ops.images import Conv2dOp, Pool2dOp
 from ...dialect.symbolic_sizes import Size
 from ..analysis.clusters import Cluster, clusters_of
 from ..rewriting.outline import computing_ops
+from ..rewriting.replacing import replace
 
 SINGLE_OPS: Final = -1
 """The number of all clusters that are single ops."""
@@ -83,13 +84,21 @@ def _read_floats(
     for reader in readers:
         if isinstance(reader, ConvertOp):
             counts.pop(reader, None)
-            Rewriter.replace_op(reader, [], [floats])
+            _pass_floats(reader, floats, codes)
             continue
         if rounding is None:
             rounding = ConvertOp(floats, codes_in(codes.type))
             Rewriter.insert_op(rounding, InsertPoint.before(reader))
             _count_as(rounding, reader, counts)
         reader.operands[list(reader.operands).index(codes)] = rounding.result
+
+
+def _pass_floats(back: ConvertOp, floats: SSAValue, codes: SSAValue) -> None:
+    """Replace an op that makes floats of codes, by `floats`: rounded where these are what was rounded to the codes."""
+    if not isinstance(codes.owner, ConvertOp):
+        Rewriter.replace_op(back, [], [floats])
+        return
+    replace(back, ActivateOp(floats, back.codes.rounding))
 
 
 def _count_as(made: Operation, op: Operation, counts: dict[Operation, Size]) -> None:

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
 from tests.end_to_end.test_quantized import needs_vnni, networks_of, outcome
+from tests.support.image_models import ImageModel
 from tests.support.quantized_models import Form, dynamically_quantized, quantized_images
 
 Floats = NDArray[np.float32]
@@ -357,3 +358,19 @@ def test_unusual_parameters_compute_the_same_or_stay(name: str) -> None:
 @pytest.mark.parametrize("name", ["plain", "weights above 127", "a zero an output", "integers scaled by channels"])
 def test_unusual_parameters_are_taken(name: str) -> None:
     assert "ours" in networks_of(UNUSUAL[name])
+
+
+def test_what_a_convolution_reads_is_a_rounded_output_as_well(tmp_path: Path) -> None:
+    net = ImageModel((1, 2, 7), density=0.0)
+    net.tensors["factors"] = np.array([1, 1, 3, 1], np.float32)
+    wide = net.node(
+        "Resize", "x", "", "factors", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor"
+    )
+    model = quantized_images(
+        net.model(wide, net.conv(wide, (1, 1, 5, 4), strides=[3, 3], pads=[4, 0, 3, 0])), tmp_path, "qdq", "QInt8"
+    )
+    assert redpebble.optimize(model, target="ort").networks
+    feeds = {"x": 3 * np.random.default_rng(1).standard_normal((2, 1, 2, 7)).astype(np.float32)}
+    judge = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    for found, expected in zip(redpebble.session(model).run(None, feeds), judge.run(None, feeds), strict=True):
+        np.testing.assert_allclose(found, expected, atol=0.05 * float(np.abs(expected).max()))
