@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import hypot
 from types import MappingProxyType
 
 import numpy as np
@@ -18,8 +19,9 @@ from ...kernels.families import block_counts
 from ...kernels.formats.dense_outputs import PANEL
 from ...kernels.image_prices import image_shares
 from ...kernels.machine import Machine
-from ...kernels.prediction import all_predicted_us
+from ...kernels.prediction import all_predicted_us, parts_of
 from ...kernels.tile_widths import PIXELS
+from ...kernels.work import Layer as CostLayer
 from ..analysis.layer_costs import layers_of
 from ..analysis.weights import density
 from ..rewriting.units import Layer
@@ -38,15 +40,25 @@ def choose_for_convolutions(
     """
     if not convolutions:
         return
-    product = dense_us(PIXELS, machine)
-    for conv in convolutions:
-        conv.kernel = _kernel(conv, machine, wanted.get(node_key(conv)))
-        conv.dense_us = FloatAttr(_products(conv) * product, f64)
+    layers, dense_bytes = layers_of([conv.weight for conv in convolutions]), sum(map(_dense_bytes, convolutions))
+    for conv, layer in zip(convolutions, layers, strict=True):
+        conv.kernel = _kernel(conv, layer, machine, wanted.get(node_key(conv)))
+        conv.dense_us = FloatAttr(_dense_us(conv, dense_bytes, machine), f64)
 
 
 def dense_convolution_us(conv: Conv2dOp, machine: Machine) -> float:
     """Return the microseconds that an image takes by onnxruntime's dense convolution of floats."""
-    return image_shares(machine).dense * _products(conv) * dense_us(PIXELS, machine)
+    return image_shares(machine).dense * _dense_us(conv, _dense_bytes(conv), machine)
+
+
+def _dense_us(conv: Conv2dOp, loop_bytes: int, machine: Machine) -> float:
+    """Return the time of a dense product for an image, where weights of so many bytes are read an image."""
+    return hypot(_products(conv) * dense_us(PIXELS, machine), machine.far_ns(_dense_bytes(conv), loop_bytes) / 1000)
+
+
+def _dense_bytes(conv: Conv2dOp) -> int:
+    inputs, outputs = shape_of(conv.weight)
+    return 4 * inputs * outputs
 
 
 def _products(conv: Conv2dOp) -> int:
@@ -67,17 +79,22 @@ def _used_taps(conv: Conv2dOp, reader: Interleave2dOp) -> float:
     return np.count_nonzero(used) / used.size
 
 
-def _kernel(conv: Conv2dOp, machine: Machine, wanted: WantedKernel | None) -> KernelAttr:
+def _kernel(conv: Conv2dOp, among: CostLayer, machine: Machine, wanted: WantedKernel | None) -> KernelAttr:
+    """Return the kernel of a convolution, a layer among others."""
     weight = Layer(conv).weight
     # weights of other layers are read between two images, not between two tiles
-    (layer,) = layers_of([conv.weight])
+    layer = replace(among, other_bytes=0.0)
     if layer.outputs % PANEL and (layer.counts == layer.inputs).all():
         # dense kernels would fill a panel of outputs with zeros; those of sparse layers do no such work
         layer = replace(layer, stored="sparse")
     choices, predicted = dict[int, str](), dict[int, float]()
     text = f"density {density(weight):.3f}, {tiles_of(conv)} tiles of pixels"
     for width in tile_widths_of(conv, machine.lanes):
-        times = all_predicted_us(layer, width, machine)
+        tiles = tiles_of(conv, width)
+        times = all_predicted_us(among if tiles == 1 else layer, width, machine)
+        if tiles > 1:
+            far = {name: parts_of(name, among, width, machine).far / 1000 for name in times}
+            times = {name: hypot(tiles * time, far[name]) / tiles for name, time in times.items()}
         best = min(times, key=times.__getitem__)
         if wanted is not None:
             best = wanted.family_at(width, times) or best

@@ -136,7 +136,6 @@ def _overridable() -> onnx.ModelProto:
 
 UNSUPPORTED: Final = MappingProxyType[str, Maker](
     {
-        "float16": lambda folder: written(folder, model(dtype=TensorProto.FLOAT16)),
         "float64": lambda folder: written(folder, model(dtype=TensorProto.DOUBLE)),
         "unknown operator": lambda folder: written(folder, model("Frobnicate")),
         "foreign operator": lambda folder: written(folder, model("MatMulNBits", domain="com.microsoft")),

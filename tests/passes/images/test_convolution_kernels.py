@@ -24,3 +24,23 @@ def test_few_outputs_without_zeros_have_the_kernel_of_a_sparse_layer(
     choose_for_convolutions([conv], Machine(lanes=8, prices="zen5"))
     assert conv.kernel is not None
     assert (conv.kernel.family_at(64) == "dense_outputs") == is_dense
+
+
+def test_weights_that_leave_the_caches_between_two_images_are_read_anew() -> None:
+    """A product of few pixels takes less time than its weights from memory; in a cache they cost nothing."""
+
+    def times(l2_bytes: int, l3_bytes: int) -> tuple[float, float]:
+        weight = np.random.default_rng(0).standard_normal((512, 512)).astype(np.float32)
+        weight[np.random.default_rng(1).random((512, 512)) < 0.8] = 0
+        x = Block(arg_types=[f32_tensor((DYNAMIC, 512, 1, 1))]).args[0]
+        convs = [Conv2dOp(x, ConstantOp(weight).results[0], None, WindowAttr((1, 1))) for _ in range(8)]
+        choose_for_convolutions(convs, Machine(lanes=8, prices="zen5", l2_bytes=l2_bytes, l3_bytes=l3_bytes))
+        first = convs[0]
+        assert first.dense_us is not None
+        assert first.kernel is not None
+        return first.dense_us.value.data, first.kernel.predicted[8]
+
+    dense, ours = times(1 << 28, 1 << 29)
+    far_dense, far_ours = times(1 << 20, 1 << 21)
+    assert far_dense > 5 * dense
+    assert far_ours > 1.2 * ours
