@@ -249,7 +249,7 @@ def _form_image_networks(func: FuncOp, shares: ImageShares, *, takes_dense: bool
             for end in dear_ends(cluster.ops, lambda op, left: is_dear_image(op, left, shares)):
                 del taken[end]
     clusters = clusters_of_images(func.body.block, taken)
-    if len(computing_ops(func.body.block)) != len(ops):
+    if computing_ops(func.body.block) != ops:
         rows = Rows(_shapes(func))
     gains = {cluster.ops: _gain_us(cluster.ops, shares) for cluster in clusters if cluster.is_joined}
     saved = sum(gain for gain in gains.values() if gain > 0)
