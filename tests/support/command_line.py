@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from redpebble.tools.console.console import console, progress_console
 from redpebble.tools.main import main
 
 MODEL_COMMANDS = {
@@ -22,6 +23,8 @@ MODEL_COMMANDS = {
 
 def exit_code(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
     """Run `redpebble WORDS...`; what it prints is for `capsys` or `capfd` to read."""
+    for one in (console, progress_console):
+        monkeypatch.setattr(one, "quiet", False)  # which a command of another test may have changed, or this one will
     monkeypatch.setattr(sys, "argv", ["redpebble", *map(str, words)])
     with pytest.raises(SystemExit) as end:
         main()
