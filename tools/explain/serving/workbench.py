@@ -195,8 +195,7 @@ class Workbench:
         ]
         for op in module.walk():
             if isinstance(op, Conv2dOp) and op.times is None:
-                width = PIXELS if PIXELS in tile_widths_of(op) else max(tile_widths_of(op))
-                found.append(self._line(op, layers_of([op.weight])[0], width))
+                found.append(self._line(op, layers_of([op.weight])[0], PIXELS))
         named = [line for line in found if line is not None and line.name not in lowering.left]
         named.sort(key=lambda line: -line.predicted_us[line.priced[line.width]])
         return named[:MOST_LAYERS]
@@ -206,7 +205,7 @@ class Workbench:
         kernel, name = op.kernel, node_name(op)
         if kernel is None or not name or not layer.inputs or not layer.outputs:
             return None
-        widths = tile_widths_of(op) if isinstance(op, Conv2dOp) else WIDTHS
+        widths = tile_widths_of(op, self._machine.machine.lanes) if isinstance(op, Conv2dOp) else WIDTHS
         times = {one: all_predicted_us(layer, one, self._machine.machine) for one in {width, *widths}}
         accepted = times[width]
         if isinstance(op, Conv2dOp):
