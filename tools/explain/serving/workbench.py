@@ -193,9 +193,8 @@ class Workbench:
             self._line(op, layer, max(width for width in WIDTHS if width <= max(1, rows.get(node_name(op), 1))))
             for op, layer in zip(linears, layers_of_ops(linears), strict=True)
         ]
-        for op in module.walk():
-            if isinstance(op, Conv2dOp) and op.times is None:
-                found.append(self._line(op, layers_of([op.weight])[0], PIXELS))
+        convolutions = [op for op in module.walk() if isinstance(op, Conv2dOp) and op.times is None]
+        found += [self._line(op, layers_of([op.weight])[0], PIXELS) for op in convolutions]
         named = [line for line in found if line is not None and line.name not in lowering.left]
         named.sort(key=lambda line: -line.predicted_us[line.priced[line.width]])
         return named[:MOST_LAYERS]
