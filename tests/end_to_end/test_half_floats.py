@@ -54,13 +54,15 @@ MODELS = {
 }
 
 
+KINDS = {"tensor(float16)": np.float16, "tensor(float)": np.float32}
+
+
 def feeds_of(network: onnxruntime.InferenceSession, batch: int, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    return {
-        one.name: rng.standard_normal([batch if isinstance(size, str) else size for size in one.shape]).astype(
-            {"tensor(float16)": np.float16, "tensor(float)": np.float32}[one.type]
-        )
-        for one in network.get_inputs()
-    }
+    feeds = dict[str, NDArray[Any]]()
+    for one in network.get_inputs():
+        shape = [size if isinstance(size, int) else batch for size in one.shape]
+        feeds[one.name] = rng.standard_normal(shape).astype(KINDS[one.type])
+    return feeds
 
 
 def agree(found: Sequence[NDArray[Any]], expected: Sequence[Any]) -> None:
