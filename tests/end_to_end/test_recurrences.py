@@ -17,7 +17,8 @@ from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.frontend.import_model import import_model
 from redpebble.options import Options
 from redpebble.tools.explain.lowering_levels import lowering_of
-from tests.ort.provider_models import plain_session
+from tests.ort.provider_models import options, plain_session
+from tests.support.quantized_models import dynamically_quantized
 from tests.support.recurrent_models import Recurrent
 
 CALLS = ((1, 1), (6, 1), (5, 7), (3, 8), (4, 17), (2, 70))
@@ -290,3 +291,19 @@ def test_constant_lengths_that_are_all_steps_are_none(lengths: tuple[int, ...], 
     found, expected = (one.run(None, feeds) for one in (redpebble.session(model), plain_session(model, 1)))
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_a_recurrence_of_eight_bits_is_the_runtimes_as_it_was(tmp_path: Path, *, per_channel: bool) -> None:
+    """Its codes depend on the range of all samples and steps: onnxruntime's node is left, at its speed."""
+    cell = Recurrent("LSTM", 64, 48, density=0.1, direction="bidirectional", starts=2)
+    model = dynamically_quantized(cell.model(), tmp_path, "QInt8", per_channel=per_channel, operators=["LSTM"])
+    assert [node.op_type for node in model.graph.node] == ["DynamicQuantizeLSTM"]
+    made = onnx_ir.to_proto(redpebble.optimize(model).model)
+    assert [node.op_type for node in made.graph.node] == ["DynamicQuantizeLSTM"]
+    # onnxruntime's codes are those of a thread's share of the samples
+    session, expected = redpebble.session(model, options(threads=1)), plain_session(model)
+    for steps, batch in CALLS[:4]:
+        feeds = cell.feeds(steps, batch)
+        for one, other in zip(run(session, feeds), run(expected, feeds), strict=True):
+            assert np.array_equal(one, other)
