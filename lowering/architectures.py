@@ -7,6 +7,7 @@ All that differs between architectures stands here, in `cpu_target.py`, and wher
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 
@@ -39,6 +40,8 @@ class Architecture:
     """LLVM's intrinsic for a thread that looks at a flag again and again, which takes `pause_arguments`."""
     pause_arguments: tuple[int, ...] = ()
     system_calls: SystemCalls | None = None
+    capabilities: tuple[tuple[str, int], ...] = ()
+    """Features that LLVM may not find on this machine, each with the bit of Linux's `AT_HWCAP` that tells of it."""
 
 
 def _linux_calls(**numbers: int) -> Mapping[str, int]:
@@ -84,6 +87,7 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
             ),
             numbers=_linux_calls(openat=56, close=57, read=63, nanosleep=101, sched_getaffinity=123, sched_yield=124),
         ),
+        capabilities=(("dotprod", 20),),
     ),
 }
 """The architectures that libraries can be made for."""
@@ -100,3 +104,20 @@ def host_name() -> str:
 def architecture_of(name: str) -> Architecture:
     """Return the architecture of a name; of one that is not known, nothing is known but what LLVM can do with it."""
     return ARCHITECTURES.get(name) or Architecture(name)
+
+
+AUXILIARY: Final = "/proc/self/auxv"
+"""The file in which Linux tells a program of its CPU: pairs of words, a key and a value."""
+
+AT_HWCAP: Final = 16
+"""The key of the features that all programs may use."""
+
+
+def told_features(architecture: Architecture, file: Path = Path(AUXILIARY)) -> tuple[str, ...]:
+    """Return the features of this machine that the system tells of, beside those that LLVM finds."""
+    if not architecture.capabilities or not file.exists():
+        return ()
+    content = file.read_bytes()
+    words = memoryview(content[: len(content) // 16 * 16]).cast("Q")
+    bits = dict(zip(words[::2], words[1::2], strict=True)).get(AT_HWCAP, 0)
+    return tuple(feature for feature, bit in architecture.capabilities if bits >> bit & 1)

@@ -9,7 +9,7 @@ from functools import cache
 
 from llvmlite import binding
 
-from ..lowering.architectures import host_name
+from ..lowering.architectures import architecture_of, host_name, told_features
 from ..lowering.cpu_target import CpuTarget
 
 StepFunction = Callable[..., None]
@@ -60,15 +60,20 @@ def assumed_cpu(target: CpuTarget) -> Generator[None]:
 @cache
 def this_cpu() -> CpuTarget:
     """Return this machine's CPU with all its features."""
-    features = binding.get_host_cpu_features().flatten()
-    return CpuTarget.from_features(binding.get_host_cpu_name(), features, host_name())
+    return CpuTarget.from_features(binding.get_host_cpu_name(), _host_features().flatten(), host_name())
+
+
+def _host_features() -> binding.FeatureMap:
+    found = binding.get_host_cpu_features()
+    found.update(dict.fromkeys(told_features(architecture_of(host_name())), True))
+    return found
 
 
 def missing_features(target: CpuTarget) -> tuple[str, ...]:
     """Return the features that code for `target` needs and this machine lacks; another architecture is one."""
     if target.architecture_name != host_name():
         return (target.architecture_name,)
-    host = binding.get_host_cpu_features()
+    host = _host_features()
     needed = [feature[1:] for feature in target.features.split(",") if feature.startswith("+")]
     return tuple(feature for feature in needed if not host.get(feature, False))
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from llvmlite import ir
 
+from ...lowering.architectures import ARCHITECTURES, AT_HWCAP, AUXILIARY
 from ...lowering.calls.words import rarely
 from ...lowering.llvm.flow import loop, select
 from ...lowering.llvm.values import I32, Number, Truth, i64
@@ -16,13 +17,8 @@ AFFINITY_BYTES = 1024
 HERE = -100
 """Linux: paths that openat takes as they are."""
 
-AUXILIARY: Final = "/proc/self/auxv"
-"""Pairs of words that the kernel gave this process, ARM's features among them. The library has no C library to ask."""
-
 AUXILIARY_BYTES: Final = 1024
-AT_HWCAP: Final = 16
-ASIMD_DOT_PRODUCT: Final = 1 << 20
-"""The bit of `sdot` and `udot` there."""
+"""More than the kernel tells in `AUXILIARY`; the library has no C library to ask."""
 
 OS_SAVES = 1 << 27
 """CPUID 1, ECX: the operating system uses XSAVE, so that XGETBV tells which registers it keeps."""
@@ -129,7 +125,7 @@ def _levels_of_arm(code: OrtCode, generic: Number) -> dict[str, Truth]:
         is_wanted = words[2 * entry] == AT_HWCAP
         with rarely(is_wanted):
             capabilities[0] = words[2 * entry + 1]
-    return {"dotprod": _has(capabilities[0], ASIMD_DOT_PRODUCT)}
+    return {feature: _has(capabilities[0], 1 << bit) for feature, bit in ARCHITECTURES["aarch64"].capabilities}
 
 
 _BEYOND_GENERIC: Final = {"x86_64": _levels_of_x86, "aarch64": _levels_of_arm}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import pytest
 from llvmlite import binding
 
-from redpebble.lowering.architectures import host_name
+from redpebble.lowering.architectures import architecture_of, host_name, told_features
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import missing_features
 
@@ -88,3 +89,12 @@ def test_code_outside_the_targets_asks_what_a_cpu_can_do_and_not_which_one_it_is
     files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
     found = {str(file.relative_to(ROOT)) for file in files if WORDS_OF_ARCHITECTURES.search(file.read_text())}
     assert found <= ASKING
+
+
+def test_the_system_tells_of_products_of_bytes_on_arm(tmp_path: Path) -> None:
+    arm, told = architecture_of("aarch64"), tmp_path / "auxv"
+    for bits, features in ((0, ()), (1 << 20, ("dotprod",)), (1 << 19, ())):
+        told.write_bytes(struct.pack("<8Q", 6, 4096, 16, bits, 26, 1 << 20, 0, 0))
+        assert told_features(arm, told) == features
+        assert told_features(architecture_of("x86_64"), told) == ()
+    assert told_features(arm, tmp_path / "none") == ()
