@@ -339,9 +339,7 @@ def _best_target(graph: Graph, rolling: Rolling, source: int, looks: int) -> int
             connection: int = graph.outgoing.indices[entry]
             reached: int = graph.targets[connection]
             if rolling.may_open[reached]:
-                worth = _worth(graph, rolling, reached)
-                if worth > best_worth or (worth == best_worth and reached < best):
-                    best, best_worth = reached, worth
+                best, best_worth = _better(graph, rolling, reached, best, best_worth)
     looked = 0
     if looks >= counters[POOLED]:
         counters[LOOKED] = 0
@@ -354,12 +352,19 @@ def _best_target(graph: Graph, rolling: Rolling, source: int, looks: int) -> int
             counters[POOLED] -= 1
             pool[place] = pool[counters[POOLED]]
             continue
-        worth = _worth(graph, rolling, target)
-        if worth > best_worth or (worth == best_worth and target < best):
-            best, best_worth = target, worth
+        best, best_worth = _better(graph, rolling, target, best, best_worth)
         counters[LOOKED] += 1
         looked += 1
     return best
+
+
+@compiled
+def _better(graph: Graph, rolling: Rolling, target: int, best: int, best_worth: float) -> tuple[int, float]:
+    """Return the better of a target and the best one until now, with its worth."""
+    worth = _worth(graph, rolling, target)
+    if worth > best_worth or (worth == best_worth and target < best):
+        return target, worth
+    return best, best_worth
 
 
 @compiled

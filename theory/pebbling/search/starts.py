@@ -21,7 +21,7 @@ from ..orders.learned_rule import learned_rule
 from ..orders.rolling_orders import greedy_rule, rolled_in_time
 from ..orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 
-# Connections from which on one greedy order must do, and from which on orders by other rules are left out.
+# Connections from which on one greedy order must do, and from which on no order by the band of a matrix is made.
 _LARGE, _HUGE = 200_000, 1_500_000
 # The trained rule saves 2 % of the transfers of the best greedy order up to 61 000 connections, 0.05 % at 100 000.
 _LEARNED = 100_000
