@@ -40,20 +40,25 @@ def choose_for_convolutions(
     """
     if not convolutions:
         return
-    layers, dense_bytes = layers_of([conv.weight for conv in convolutions]), sum(map(_dense_bytes, convolutions))
+    layers, loop_bytes = layers_of([conv.weight for conv in convolutions]), sum(map(_dense_bytes, convolutions))
+    product = dense_us(PIXELS, machine)
     for conv, layer in zip(convolutions, layers, strict=True):
         conv.kernel = _kernel(conv, layer, machine, wanted.get(node_key(conv)))
-        conv.dense_us = FloatAttr(_dense_us(conv, dense_bytes, machine), f64)
+        conv.dense_us = FloatAttr(_dense_us(conv, product, loop_bytes, machine), f64)
 
 
 def dense_convolution_us(conv: Conv2dOp, machine: Machine) -> float:
     """Return the microseconds that an image takes by onnxruntime's dense convolution of floats."""
-    return image_shares(machine).dense * _dense_us(conv, _dense_bytes(conv), machine)
+    product = dense_us(PIXELS, machine)
+    return image_shares(machine).dense * _dense_us(conv, product, _dense_bytes(conv), machine)
 
 
-def _dense_us(conv: Conv2dOp, loop_bytes: int, machine: Machine) -> float:
-    """Return the time of a dense product for an image, where weights of so many bytes are read an image."""
-    return hypot(_products(conv) * dense_us(PIXELS, machine), machine.far_ns(_dense_bytes(conv), loop_bytes) / 1000)
+def _dense_us(conv: Conv2dOp, product: float, loop_bytes: int, machine: Machine) -> float:
+    """Return the microseconds of an image by a dense product, where every image reads weights of so many bytes.
+
+    `product` is the time of a multiply-add.
+    """
+    return hypot(_products(conv) * product, machine.far_ns(_dense_bytes(conv), loop_bytes) / 1000)
 
 
 def _dense_bytes(conv: Conv2dOp) -> int:
@@ -82,11 +87,11 @@ def _used_taps(conv: Conv2dOp, reader: Interleave2dOp) -> float:
 def _kernel(conv: Conv2dOp, among: CostLayer, machine: Machine, wanted: WantedKernel | None) -> KernelAttr:
     """Return the kernel of a convolution, a layer among others."""
     weight = Layer(conv).weight
+    if among.outputs % PANEL and (among.counts == among.inputs).all():
+        # dense kernels would fill a panel of outputs with zeros; those of sparse layers do no such work
+        among = replace(among, stored="sparse")
     # weights of other layers are read between two images, not between two tiles
     layer = replace(among, other_bytes=0.0)
-    if layer.outputs % PANEL and (layer.counts == layer.inputs).all():
-        # dense kernels would fill a panel of outputs with zeros; those of sparse layers do no such work
-        layer = replace(layer, stored="sparse")
     choices, predicted = dict[int, str](), dict[int, float]()
     text = f"density {density(weight):.3f}, {tiles_of(conv)} tiles of pixels"
     for width in tile_widths_of(conv, machine.lanes):
