@@ -158,7 +158,7 @@ class Workbench:
         with within_limits():
             return any(isinstance(op, ForeignOp) for op in imported_for_reports(self.model).module.walk())
 
-    def _options(self, settings: Settings, choices: Choices = NO_CHOICES) -> Options:
+    def _options(self, settings: Settings, choices: Choices) -> Options:
         return Options(
             threads=settings.threads, tuning=self._machine, skip_passes=choices.skip_passes, kernels=choices.kernels
         )
@@ -169,21 +169,21 @@ class Workbench:
             raise ValueError(f"pass: expected one of {', '.join(known)}, got {name!r}")
         skipped = tuple(name for name in known if name in settings.skipped)
         choices = Choices(skipped)
-        before = lowering_of(self.model, self._options(settings), (settings.batch,))
-        first = lowering_of(self.model, self._options(settings, choices), (settings.batch,)) if skipped else before
+        before = self._lowered(settings, NO_CHOICES)
+        first = self._lowered(settings, choices) if skipped else before
         layers = self._layers(settings, first)
         choices = Choices(skipped, _kernels(settings.wishes, layers))
-        after = (
-            lowering_of(self.model, self._options(settings, choices), (settings.batch,)) if choices.kernels else first
-        )
+        after = self._lowered(settings, choices) if choices.kernels else first
         return View(settings, choices, layers, before, after)
+
+    def _lowered(self, settings: Settings, choices: Choices) -> Lowering:
+        return lowering_of(self.model, self._options(settings, choices), (settings.batch,))
 
     def _prepared(self, settings: Settings) -> ModuleOp:
         """Return the module in which kernels have been chosen, by prices."""
         with within_limits():
             module = imported_for_reports(self.model).module
-            skipped = tuple(settings.skipped)
-            run_stages(module, replace(self._options(settings), skip_passes=skipped), until="choose")
+            run_stages(module, self._options(settings, Choices(tuple(settings.skipped))), until="choose")
         return module
 
     def _layers(self, settings: Settings, lowering: Lowering) -> list[LayerLine]:
