@@ -24,7 +24,7 @@ METADATA: Final = "redpebble.kernels"
 
 
 def want_kernels(module: ModuleOp, kernels: Mapping[str, str]) -> None:
-    """Add kernels of layers to those that are wanted in a module."""
+    """Add to a module's wanted kernels, by the name of the layer."""
     if kernels:
         wanted = {**wanted_kernels(module), **kernels}
         module.attributes[WANTED] = DictionaryAttr({name: StringAttr(kernel) for name, kernel in wanted.items()})

@@ -114,7 +114,7 @@ AT_HWCAP: Final = 16
 
 
 def told_features(architecture: Architecture, file: Path = Path(AUXILIARY)) -> tuple[str, ...]:
-    """Return the features of this machine that the system tells of, beside those that LLVM finds."""
+    """Return the features that Linux reports for this CPU and that LLVM may not find."""
     if not architecture.capabilities or not file.exists():
         return ()
     content = file.read_bytes()
