@@ -226,7 +226,7 @@ def units_of(layer: Layer) -> Units | None:
     if not layer.is_known or is_partial(op.activation) or (isinstance(op, Conv2dOp) and op.residual is not None):
         return None
     steps: list[Step] = []
-    constants = [Constant(op, len(op.operands) - 1, _array(op.times))] if op.times is not None else []
+    constants = [*constants_of_layer(layer)]
     readers: list[Layer] = []
     pending: list[SSAValue] = [op.result]
     while pending:
@@ -243,6 +243,12 @@ def units_of(layer: Layer) -> Units | None:
             constants += found
             pending.append(reader.results[0])
     return Units(layer, tuple(steps), tuple(constants), tuple(readers)) if readers else None
+
+
+def constants_of_layer(layer: Layer) -> tuple[Constant, ...]:
+    """Return the constants of a layer beside weight and bias."""
+    op = layer.op
+    return (Constant(op, len(op.operands) - 1, _array(op.times)),) if op.times is not None else ()
 
 
 def _constants(step: Operation, value: SSAValue) -> list[Constant] | None:

@@ -13,18 +13,26 @@ the constant activation(bias): it is added to the biases of its readers, then dr
 a reader has pads, whose zeros would differ from it, or where a window stands between, unless it is zero. Dropping may
 leave other units dead, so this is repeated until nothing changes. At least one unit stays in a layer. A unit that
 touches NaN or inf stays, and so do the model's inputs.
+
+Heads of attentions are units as well, keys and values with all queries that read them. One is dropped where no
+connection of any layer reads its results, or where its values are zeros; at least one stays. A layer that finds the
+step of its codes at each call reads the range of all units: there those alone go that hold zeros.
 """
 
+from collections.abc import Set
 from itertools import cycle
 
 import numpy as np
 from typing_extensions import override
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 
+from ...dialect.ops.attention import AttentionOp
 from ..analysis.weights import has_incoming, has_outgoing
 from ..rewriting.erase_unused import erase_unused
+from ..rewriting.heads import heads_of
 from ..rewriting.units import Layer, layers_with_units, units_of
 
 
@@ -36,12 +44,33 @@ class DropDeadUnits(ModulePass):
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         layers = layers_with_units(op)
+        known = {layer.op for layer in layers}
+        for attention in [one for one in op.walk() if isinstance(one, AttentionOp)]:
+            drop_dead_heads(attention, known)
         # units without readers die from the last layer to the first, constants the other way round: each sweep in its
         # direction finishes a chain of layers; one that drops nothing is the last
         sweeps = cycle((layers[::-1], layers))
         while sum(drop_dead(layer) for layer in next(sweeps)) > 0:
             pass
         erase_unused(op.body)
+
+
+def drop_dead_heads(attention: AttentionOp, known: Set[Operation]) -> None:
+    """Drop the dead heads of an attention whose layers are among those that read finite values."""
+    heads = heads_of(attention)
+    if heads is None or not all(layer.op in known for layer in (*heads.makers, *heads.readers)):
+        return
+    dead = np.zeros(heads.count, dtype=np.bool_)
+    if not any(reader.op.finds_codes for reader in heads.readers):
+        dead |= ~heads.any_of(np.logical_or.reduce([has_outgoing(reader.weight) for reader in heads.readers]))
+    values = heads.makers[-1]
+    if values.op.activation is None:
+        dead |= ~heads.any_of(has_incoming(values.weight) | (values.bias != 0))
+    dead &= heads.finite()
+    if dead.all():
+        dead[0] = False
+    if dead.any():
+        heads.take(np.flatnonzero(~dead))
 
 
 def drop_dead(layer: Layer) -> bool:
@@ -56,6 +85,10 @@ def drop_dead(layer: Layer) -> bool:
         return False
     values, finite = units.values_without_input(), units.finite()
     constant &= np.isfinite(values).all(axis=0)
+    if any(reader.op.finds_codes for reader in units.readers):
+        # the range of all units that such a layer reads is the step of its codes; zeros are always inside
+        zero = np.equal(values, 0).all(axis=0) & ~has_incoming(layer.weight)
+        unread, constant = unread & zero, constant & zero
     # constants stay where a reader's bias cannot take them all
     for dead in (unread | constant, unread):
         dropped = dead & finite
