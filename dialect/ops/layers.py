@@ -5,7 +5,7 @@ Codes are integers of eight bits that stand for values: value = scale * (code - 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from typing_extensions import override
 from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, StringAttr, f64, i64
@@ -38,9 +38,6 @@ from ..tensors import (
 from .axis_maps import AxisMap, AxisPattern, FixedAxes, PatternOp, RowMajor, RowWise, result_type, with_quick_operands
 from .pattern_traits import LayerPatterns
 from .quantized_layers import FOUND_CODES, QuantizedLayer, ReadsCodes, verify_codes
-
-BFLOAT: Final = "bf16"
-"""The precision of a layer whose inputs and weights are rounded."""
 
 
 @dataclass(frozen=True)
@@ -127,18 +124,11 @@ class LinearOp(ReadsCodes, PatternOp):
     def verify_(self) -> None:
         super().verify_()
         borders, outputs = self.borders, shape_of(self.weight)[1]
-        if self.precision is not None and self.precision.data not in (BFLOAT, FOUND_CODES):
-            raise VerifyException(f"expected precision {BFLOAT} or {FOUND_CODES}, got {self.precision.data!r}")
         if borders and (borders[0] != 0 or borders[-1] != outputs or list(borders) != sorted(borders)):
             raise VerifyException(f"expected ascending outputs from 0 to {outputs} to cut at, got {list(borders)}")
         if self.partition is not None and len(self.partition.owners) != outputs:
             raise VerifyException(f"expected owners of {outputs} outputs, got {len(self.partition.owners)}")
         verify_codes(self)
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether inputs are rounded to a `precision`."""
-        return self.precision is not None
 
     @property
     def borders(self) -> tuple[int, ...]:

@@ -27,6 +27,9 @@ GREATEST_BIAS: Final = 1 << 24
 FOUND_CODES: Final = "u8"
 """The precision of a layer whose inputs are rounded to unsigned codes, by the range of all of them at each call."""
 
+BFLOAT: Final = "bf16"
+"""The precision of a layer whose inputs and weights are rounded."""
+
 
 class QuantizedLayer(NamedTuple):
     """A layer on codes: see `LinearOp`."""
@@ -117,7 +120,12 @@ class OnEither(Protocol):
 
 
 class ReadsCodes:
-    """Properties of a linear layer, or of a convolution, which may read codes."""
+    """Properties of a linear layer, or of a convolution, which may read codes, or round floats."""
+
+    @property
+    def is_rounded(self: OnEither) -> bool:
+        """Whether inputs are rounded to a `precision`."""
+        return self.precision is not None
 
     @property
     def finds_codes(self: OnEither) -> bool:
@@ -148,6 +156,8 @@ def verify_codes(op: OnEither) -> None:
     Raises:
         VerifyException: it is not so.
     """
+    if op.precision is not None and op.precision.data not in (BFLOAT, FOUND_CODES):
+        raise VerifyException(f"expected precision {BFLOAT} or {FOUND_CODES}, got {op.precision.data!r}")
     read, written = codes_in(op.x.type), codes_in(op.result.type)
     if read is not None and op.precision is not None:
         raise VerifyException(f"expected floats to round to {op.precision.data}, got codes")

@@ -62,7 +62,7 @@ def _report(op: LinearOp | Conv2dOp, name: str, numbers: LayerNumbers) -> LayerR
 
 
 def _format(op: LinearOp | Conv2dOp) -> str:
-    if isinstance(op, LinearOp) and op.is_rounded:
+    if op.times is None and op.is_rounded:
         return "bf16"
     return "csc" if isinstance(op.weight.owner, SparseConstantOp) else "dense"
 

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from ...foundation.bfloat import rounded_to_bfloat
 from ..attributes.activations import ActivationAttr, Floats, activate
 from ..attributes.resampling import ResamplingAttr
 from ..attributes.window import WindowAttr
@@ -14,6 +15,8 @@ def conv2d(op: Conv2dOp, x: Floats, weight: Floats, *others: Floats) -> Floats:
     """Return the convolution: the product of all windows with a matrix."""
     if op.times is not None:
         return _conv2d_on_codes(op, x, weight, *others)
+    if op.is_rounded:
+        x, weight = (rounded_to_bfloat(one.astype(np.float32)).astype(one.dtype) for one in (x, weight))
     windows = _windows(op.window, x, 0.0)
     samples, channels, taps, height, width = windows.shape
     columns = windows.reshape(samples, channels * taps, height * width)

@@ -8,6 +8,7 @@ from typing import Final
 import onnx_ir as ir
 from xdsl.ir import Operation, SSAValue
 
+from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.attributes.resampling import OUTSIDE
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, Resample2dOp, WindowOp, image_shape
 from ...dialect.tensors import shape_of
@@ -20,7 +21,10 @@ def emit_conv2d(op: Conv2dOp, builder: NodeBuilder) -> tuple[ir.Value]:
     inputs, outputs = shape_of(op.weight)
     taps = spatial(op, op.window.kernel_size)
     shape = (outputs, inputs // len(op.window.taps), *taps)
-    value = _conv(builder, op, _weight(op.weight, shape, builder), 1)
+    x = builder.operand(op.x)
+    if op.is_rounded:
+        x = emit_activation(ActivationAttr("bfloat16"), x, builder)
+    value = _conv(builder, op, x, _weight(op.weight, shape, builder), 1)
     if op.residual is not None:
         value = builder.node("Add", value, builder.operand(op.residual))
     if op.activation is not None:
@@ -32,7 +36,7 @@ def emit_depthwise2d(op: Depthwise2dOp, builder: NodeBuilder) -> tuple[ir.Value]
     """Conv with a group for each channel, the activation's nodes."""
     channels = shape_of(op.weight)[1]
     shape = (channels, 1, *spatial(op, op.window.kernel_size))
-    value = _conv(builder, op, _weight(op.weight, shape, builder), channels)
+    value = _conv(builder, op, builder.operand(op.x), _weight(op.weight, shape, builder), channels)
     return (value if op.activation is None else emit_activation(op.activation, value, builder),)
 
 
@@ -87,8 +91,8 @@ def emit_interleave2d(op: Interleave2dOp, builder: NodeBuilder) -> tuple[ir.Valu
     return (result,)
 
 
-def _conv(builder: NodeBuilder, op: Conv2dOp | Depthwise2dOp, weight: ir.Value, groups: int) -> ir.Value:
-    inputs = [builder.operand(op.x), weight]
+def _conv(builder: NodeBuilder, op: Conv2dOp | Depthwise2dOp, x: ir.Value, weight: ir.Value, groups: int) -> ir.Value:
+    inputs = [x, weight]
     if op.bias is not None:
         inputs.append(builder.operand(op.bias))
     return builder.node("Conv", *inputs, group=groups, **window_attributes(op))

@@ -87,6 +87,7 @@ def _used_taps(conv: Conv2dOp, reader: Interleave2dOp) -> float:
 def _kernel(conv: Conv2dOp, among: CostLayer, machine: Machine, wanted: WantedKernel | None) -> KernelAttr:
     """Return the kernel of a convolution, a layer among others."""
     weight = Layer(conv).weight
+    among = replace(among, rounded=conv.is_rounded)
     if among.outputs % PANEL and (among.counts == among.inputs).all():
         # dense kernels would fill a panel of outputs with zeros; those of sparse layers do no such work
         among = replace(among, stored="sparse")

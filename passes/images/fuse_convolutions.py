@@ -142,12 +142,15 @@ def _spread(affine: Affine | None, conv: Conv2dOp | Depthwise2dOp, between: Inte
 
 
 def _with_affine(conv: Conv2dOp | Depthwise2dOp, affine: Affine | None) -> Conv2dOp | Depthwise2dOp | None:
-    """Return a convolution whose channels are scaled and shifted; with a residual they can only be shifted."""
+    """Return a convolution whose channels are scaled and shifted.
+
+    With a residual, or a weight that is rounded, they can only be shifted.
+    """
     weight, bias = weight_of(conv.weight), np.zeros(1) if conv.bias is None else constant_array(conv.bias)
     if affine is None or affine.source is not conv.result or weight is None or bias is None:
         return None
     is_shift = bool(np.all(affine.scale == 1.0))
-    if isinstance(conv, Conv2dOp) and conv.residual is not None and not is_shift:
+    if isinstance(conv, Conv2dOp) and (conv.residual is not None or conv.is_rounded) and not is_shift:
         return None
     with np.errstate(all="ignore"):
         scaled = weight if is_shift else scaled_outputs(weight, affine.scale)
@@ -176,5 +179,7 @@ ConvOp = TypeVar("ConvOp", bound=Conv2dOp | Depthwise2dOp)
 
 def _replaced(conv: ConvOp, made: ConvOp) -> ConvOp:
     """Return `made`, which stands where `conv` stood."""
+    if isinstance(conv, Conv2dOp) and isinstance(made, Conv2dOp):
+        made.precision = conv.precision
     replace(conv, made)
     return made

@@ -10,8 +10,8 @@
   %h = pebble.linear %a, %v precision "bf16" kernel <count_blocks from 1, bfloat_pairs from 32, ...> : ...
 ```
 
-Layers of sparse networks alone: what computes by connections. Their weights are rounded here, their inputs by the
-layers. What was found is written on the module, and reports show it.
+Layers of sparse networks alone, convolutions as well: what computes by connections. Their weights are rounded here,
+their inputs by the layers. What was found is written on the module, and reports show it.
 """
 
 from dataclasses import dataclass, replace
@@ -26,12 +26,14 @@ from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from ...dialect.ops.constants import SparseConstantOp
-from ...dialect.ops.layers import BFLOAT, LinearOp
+from ...dialect.ops.images import Conv2dOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.quantized_layers import BFLOAT
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.provenance import node_name
 from ...foundation.bfloat import rounded_to_bfloat
 from ...kernels.machine import DEFAULT_PRICES, Machine
-from ...kernels.tile_widths import WIDTHS, time_of_rows
+from ...kernels.tile_widths import PIXELS, WIDTHS, time_of_rows
 from ...sparse.csr import CscMatrix
 from ..analysis.block_choices import LayerTimes, with_blocks
 from ..analysis.layer_costs import layers_of
@@ -79,16 +81,18 @@ class RoundLayers(ModulePass):
         op.attributes[ROUNDED] = StringAttr("; ".join([some, *left]))
         erase_unused(op.body)
 
-    def _left(self, op: LinearOp) -> str:
+    def _left(self, op: LinearOp | Conv2dOp) -> str:
         """Round a layer that gains; return the reason why another one is left as it is."""
         (layer,) = layers_of([op.weight])
-        machine, rows = Machine(prices=self.prices, bfloat=True), self.rows or WIDTHS[-1]
+        machine, rows, unit = Machine(prices=self.prices, bfloat=True), self.rows or WIDTHS[-1], "rows"
+        if isinstance(op, Conv2dOp):
+            rows, unit = PIXELS, "pixels"
         _, before = with_blocks(layer, {}, machine, {})
         rounded, after = with_blocks(replace(layer, rounded=True), {}, machine, {})
         where = f"{node_name(op) or op.name} ({layer.inputs} -> {layer.outputs})"
         share = _us(after, rows) / _us(before, rows)
         if share > WORTH_ROUNDING:
-            return f"{where} would take {share:.2f} of its time for {rows} rows"
+            return f"{where} would take {share:.2f} of its time for {rows} {unit}"
         assert isinstance(op.weight.owner, SparseConstantOp)
         weight = _rounded(op.weight.owner.weight)
         if weight is None:
@@ -98,8 +102,8 @@ class RoundLayers(ModulePass):
         return ""
 
 
-def _is_sparse(op: Operation) -> TypeGuard[LinearOp]:
-    return isinstance(op, LinearOp) and op.times is None and isinstance(op.weight.owner, SparseConstantOp)
+def _is_sparse(op: Operation) -> TypeGuard[LinearOp | Conv2dOp]:
+    return isinstance(op, LinearOp | Conv2dOp) and op.times is None and isinstance(op.weight.owner, SparseConstantOp)
 
 
 def _us(times: LayerTimes, rows: int) -> float:
@@ -114,7 +118,7 @@ def _rounded(weight: CscMatrix) -> CscMatrix | None:
     return CscMatrix(weight.shape, weight.pointers, weight.rows, values)
 
 
-def _store(op: LinearOp, weight: CscMatrix) -> None:
+def _store(op: LinearOp | Conv2dOp, weight: CscMatrix) -> None:
     """Let a layer read a weight of the same pattern, and be rounded."""
     before = op.weight.owner
     assert isinstance(before, SparseConstantOp)

@@ -1,4 +1,4 @@
-"""Let linear layers round their inputs themselves, where their weights are rounded to bfloat16 already.
+"""Let linear layers and convolutions round their inputs, where their weights are rounded to bfloat16 already.
 
 ```mlir
 %r = pebble.activate <bfloat16> %x : ...
@@ -19,7 +19,9 @@ from xdsl.ir import SSAValue
 from xdsl.passes import ModulePass
 
 from ...dialect.ops.elementwise import ActivateOp
-from ...dialect.ops.layers import BFLOAT, LinearOp
+from ...dialect.ops.images import Conv2dOp
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.quantized_layers import BFLOAT
 from ...foundation.bfloat import rounded_to_bfloat
 from ...sparse.csr import CscMatrix
 from ..analysis.weights import weight_of
@@ -33,7 +35,7 @@ class FuseRounding(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for layer in [one for one in op.walk() if isinstance(one, LinearOp)]:
+        for layer in [one for one in op.walk() if isinstance(one, LinearOp | Conv2dOp)]:
             source = layer.x.owner
             if isinstance(source, ActivateOp) and source.activation.kind == "bfloat16" and _is_rounded(layer.weight):
                 layer.operands[0] = source.x

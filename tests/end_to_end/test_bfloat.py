@@ -9,15 +9,18 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
 from typer.testing import CliRunner
 
 import redpebble
-from redpebble.driver.compiler import Optimized, optimized
+from redpebble.driver.compiler import Optimized, native_build, optimized
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.options import Options
 from redpebble.runtime.jit import host_target
 from redpebble.tools.main import app
 from redpebble.tuning.measure_kernels import Tuning
+from tests.support.emulated_bfloat import emulated
+from tests.support.image_models import ImageModel
 from tests.support.quantized_models import pruned_network
 
 Floats = NDArray[np.float32]
@@ -141,6 +144,59 @@ def test_a_precision_that_does_not_fit_is_refused(precision: str, samples: bool)
     x = {"x": np.zeros((2, 8), np.float32)} if samples else None
     with pytest.raises(ValueError, match=f"precision.*{precision}"):
         redpebble.optimize(pruned_network([8, 8], 0.1), precision=precision, samples=x)  # pyright: ignore[reportArgumentType]
+
+
+def network_of_images() -> ImageModel:
+    """Return a pointwise convolution, one of stride 2, and one of 3 x 3 with a residual; all read x."""
+    net = ImageModel((96, 13, 13), density=0.15)
+    net.node("Relu", net.conv("x", (160, 96, 1, 1)))
+    net.conv("x", (64, 96, 3, 3), pads=[1, 1, 1, 1], strides=[2, 2])
+    net.node("Add", net.conv("x", (96, 96, 3, 3), pads=[1, 1, 1, 1]), "x")
+    return net
+
+
+def rounded_images(model: onnx.ModelProto, x: Floats) -> list[NDArray[np.float64]]:
+    """Return what rounded convolutions compute, in double precision."""
+    exact = onnx.ModelProto()
+    exact.CopyFrom(model)
+    for tensor in exact.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        array = rounded(array) if array.ndim > 1 else array.astype(np.float64)
+        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    evaluator = ReferenceEvaluator(exact)
+    return evaluator.run(None, {"x": rounded(x)})  # pyright: ignore[reportReturnType, reportUnknownMemberType]
+
+
+@pytest.mark.slow
+def test_convolutions_are_rounded_where_the_cpu_has_its_products() -> None:
+    net = network_of_images()
+    model, tuning = net.model("relu1", "conv2", "add4"), Tuning.predicted(CpuTarget.zen4(), None)
+    result = optimized(model, Options("optimize", bfloat=True, tuning=tuning, sparse_networks=True))
+    assert result.quantized == "3 of 3 sparse layers compute with bfloat16"
+    assert [layer.format for layer in result.report] == ["bf16"] * 3
+    plain = onnxruntime.InferenceSession(result.proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    here = redpebble.compile(result.proto, target=CpuTarget.avx2(), cache=False)
+    there = emulated(native_build(result.proto, Options(tuning=tuning)).module)
+    for batch in (0, 1, 3):
+        x = net.images(batch)["x"]
+        expected, residual = rounded_images(model, x), x - rounded(x)
+        expected[2] = expected[2] + residual
+        found = zip(plain.run(None, {"x": x}), there.run(None, {"x": x}), here.run(None, {"x": x}), strict=True)
+        for exact, (standard, ours, floats) in zip(expected, found, strict=True):
+            largest = np.abs(exact).max(initial=0)
+            assert np.abs(standard - exact).max(initial=0) <= 1e-5 * largest
+            assert np.abs(ours - exact).max(initial=0) <= 1e-5 * largest
+            # code for other CPUs reads inputs as they are
+            assert batch == 0 or 1e-4 * largest < np.abs(floats - exact).max() < 1e-2 * largest
+
+
+def test_convolutions_of_cpus_without_the_instructions_stay_floats() -> None:
+    options = Options("optimize", bfloat=True, tuning=Tuning.predicted(CpuTarget.avx2(), None), sparse_networks=True)
+    result = optimized(network_of_images().model("relu1", "conv2", "add4"), options)
+    assert (
+        result.quantized
+        == "0 of 3 sparse layers compute with bfloat16; this CPU has no instructions for it (avx512_bf16)"
+    )
 
 
 ROUNDED_BY_HAND = """

@@ -22,12 +22,10 @@ from redpebble.kernels.formats.bfloat_pairs import LINE_UNITS, MOST_INPUTS
 from redpebble.kernels.row_segments import OFFSET_UNIT
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
-from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
+from tests.support.emulated_bfloat import emulated
 from tests.support.kernel_cases import PATTERNS, rounding_of
-from tests.support.lowering_modules import Floats, native, tiled
-
-needs_bfloat = pytest.mark.skipif(not host_target().has_bfloat, reason="needs avx512_bf16")
+from tests.support.lowering_modules import Floats, tiled
 
 
 def matrix(pattern: str, shape: tuple[int, int], seed: int) -> Floats:
@@ -52,11 +50,11 @@ def layer(weight: Floats, bias: Floats, width: int) -> ModuleOp:
 
 
 def run(weight: Floats, bias: Floats, width: int, x: Floats) -> Floats:
-    (result,) = native(layer(weight, bias, width), host_target()).run(None, {"x0": x})
+    (result,) = emulated(layer(weight, bias, width)).run(None, {"x0": x})
     return result
 
 
-@needs_bfloat
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     shape=st.tuples(st.integers(1, 600), st.integers(1, 70)),
@@ -72,7 +70,6 @@ def test_sums_are_those_of_rounded_values(shape: tuple[int, int], pattern: str, 
     assert np.all(np.abs(run(weight, bias, width, x) - exact) <= rounding_of(x, weight, bias))
 
 
-@needs_bfloat
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, np.finfo(np.float32).max])
 @pytest.mark.parametrize("width", bfloat_pairs.WIDTHS)
 def test_infinities_and_nan_pass_a_connection_and_nothing_else(special: float, width: int) -> None:
@@ -89,7 +86,6 @@ def test_infinities_and_nan_pass_a_connection_and_nothing_else(special: float, w
     assert np.array_equal(result[:, reads], np.full((70, reads.sum()), expected), equal_nan=True)
 
 
-@needs_bfloat
 def test_denormal_numbers_count_as_zero() -> None:
     weight, x = np.full((2, 1), 2.0, np.float32), np.full((64, 2), 1e-39, np.float32)
     assert not run(weight, np.zeros(1, np.float32), 64, x).any()

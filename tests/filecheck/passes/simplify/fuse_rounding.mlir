@@ -26,3 +26,16 @@ func.func @shared(%x: tensor<?x2xf32>) -> (tensor<?x2xf32>, tensor<?x2xf32>) {
   %z = pebble.linear %r, %w : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %y, %z : tensor<?x2xf32>, tensor<?x2xf32>
 }
+
+// -----
+
+// Convolutions round as linear layers do.
+// CHECK-LABEL: @convolution
+func.func @convolution(%x: tensor<?x2x4x4xf32>) -> tensor<?x1x4x4xf32> {
+  %w = pebble.constant dense<[[0.5], [2.0]]> : tensor<2x1xf32>
+  // CHECK-NOT: pebble.activate
+  %r = pebble.activate <bfloat16> %x : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  // CHECK: pebble.conv2d %x, %w window {{.*}} precision "bf16" :
+  %y = pebble.conv2d %r, %w window <[1, 1] strides [1, 1] dilations [1, 1] pads [0, 0, 0, 0]> : (tensor<?x2x4x4xf32>, tensor<2x1xf32>) -> tensor<?x1x4x4xf32>
+  func.return %y : tensor<?x1x4x4xf32>
+}
