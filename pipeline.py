@@ -170,7 +170,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             lambda options: ChooseKernels.on(
                 options.machine, options.kernels
             ),  # by what was measured, or else predicted
-            lambda options: ChooseQuantizedKernels.on(options.machine),
+            lambda options: ChooseQuantizedKernels.on(options.machine, options.kernels),
             AnnotateIoBounds(),  # for reports
         ),
         needed_for=("compile", "neurons"),

@@ -9,7 +9,7 @@ their own: the choice goes with an optimized file.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -95,3 +95,21 @@ class WantedKernel:
                 f"layer {self.layer}: expected one of {', '.join(accepted)} for tiles of {width}, got {family}"
             )
         return None
+
+
+def read_wishes(module: ModuleOp, words: Iterable[str]) -> dict[str, WantedKernel]:
+    """Return the kernels that are wanted in a module, which takes along those of words such as `fc1=strips`.
+
+    Raises:
+        ValueError: a text is none of a kernel.
+    """
+    asked = {name: kernel for name, _, kernel in (word.rpartition("=") for word in words)}
+    want_kernels(module, asked)
+    return {
+        name: WantedKernel.parse(name, kernel, must_be=name in asked) for name, kernel in wanted_kernels(module).items()
+    }
+
+
+def in_words(kernels: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+    """Return kernels by the name of the layer as words."""
+    return tuple(f"{name}={kernel}" for name, kernel in kernels)

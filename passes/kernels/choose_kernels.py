@@ -40,7 +40,7 @@ from ...dialect.attributes.kernels import KernelAttr
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp, float_layers
 from ...dialect.provenance import node_key, node_name
-from ...dialect.wanted_kernels import WantedKernel, want_kernels, wanted_kernels
+from ...dialect.wanted_kernels import WantedKernel, in_words, read_wishes
 from ...kernels.families import FAMILIES, block_counts
 from ...kernels.machine import Machine, MachineOptions
 from ...kernels.similar_layers import Likeness, likeness_of
@@ -87,8 +87,7 @@ class ChooseKernels(MachineOptions, ModulePass):
     @staticmethod
     def on(machine: Machine, kernels: Iterable[tuple[str, str]] = ()) -> "ChooseKernels":
         """Return the pass for a machine, with kernels for layers by name."""
-        words = tuple(f"{name}={kernel}" for name, kernel in kernels)
-        return ChooseKernels(**ChooseKernels.numbers(machine), kernels=words)
+        return ChooseKernels(**ChooseKernels.numbers(machine), kernels=in_words(kernels))
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -97,12 +96,7 @@ class ChooseKernels(MachineOptions, ModulePass):
             weights = [_weight(linear) for linear in linears]
             layers, machine = layers_of_ops(linears), self.machine
             convolutions = [one for one in op.walk() if isinstance(one, Conv2dOp) and one.times is None]
-            asked = {name: kernel for name, _, kernel in (word.rpartition("=") for word in self.kernels)}
-            want_kernels(op, asked)
-            wanted = {
-                name: WantedKernel.parse(name, kernel, must_be=name in asked)
-                for name, kernel in wanted_kernels(op).items()
-            }
+            wanted = read_wishes(op, self.kernels)
             choose_for_convolutions(convolutions, self.machine, wanted)
             measured, priced = times_by_layer(take_measurements(op)), _Priced(given_blocks(self.blocks), self.machine)
             for linear, weight, layer in zip(linears, weights, layers, strict=True):

@@ -15,9 +15,12 @@ the same time, so that they may be faster from 33 rows on or some more: quads of
 in blocks, of scattered ones elsewhere. Layers that read each other's codes are done together, by kernels of one kind.
 CPUs that lack their instructions look up whatever this says. The rows of a
 convolution are the 64 pixels of a tile; the time of a dense product stands beside its kernel.
+
+Kernels that a person wants (`dialect/wanted_kernels.py`) are taken whatever they are predicted to take: of layers that
+are done together, the kernel of any counts for all. A wish that came with a file is left where it cannot be had.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import Final
@@ -34,7 +37,9 @@ from ...dialect.ops.constants import constant_matrix
 from ...dialect.ops.images import Conv2dOp, image_shape
 from ...dialect.ops.quantized_layers import QuantizedLayer
 from ...dialect.ops.tile_chain import CodeChain, code_chains
+from ...dialect.provenance import node_key
 from ...dialect.tensors import shape_of
+from ...dialect.wanted_kernels import WantedKernel, in_words, read_wishes
 from ...kernels.byte_quads import COLUMNS, LEAST_COLUMNS
 from ...kernels.byte_times import (
     DEFAULT,
@@ -71,28 +76,41 @@ class ChooseQuantizedKernels(ModulePass):
 
     prices: str = DEFAULT
     """The machine of `kernels/byte_times.py` whose prices count."""
+    kernels: tuple[str, ...] = ()
+    """Kernels for layers by name: words such as `fc1=byte_lookup from 1, byte_quads from 64`."""
 
     @staticmethod
-    def on(machine: Machine) -> "ChooseQuantizedKernels":
-        """Return the pass for a machine."""
-        return ChooseQuantizedKernels(machine.prices)
+    def on(machine: Machine, kernels: Iterable[tuple[str, str]] = ()) -> "ChooseQuantizedKernels":
+        """Return the pass for a machine, with kernels for layers by name."""
+        return ChooseQuantizedKernels(machine.prices, in_words(kernels))
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         if self.prices not in PRICES:
             raise PassFailedException(f"{self.name}: expected prices of {', '.join(PRICES)}, got {self.prices!r}")
-        for chain in code_chains(op.walk()):
-            _choose(chain, self.prices)
-        for inner in op.walk():
-            if isinstance(inner, Conv2dOp) and inner.times is not None:
-                choose_for_convolution(inner, self.prices)
+        try:
+            wanted = read_wishes(op, self.kernels)
+            for chain in code_chains(op.walk()):
+                _choose(chain, self.prices, wanted)
+            for inner in op.walk():
+                if isinstance(inner, Conv2dOp) and inner.times is not None:
+                    choose_for_convolution(inner, self.prices, wanted.get(node_key(inner)))
+        except ValueError as error:
+            raise PassFailedException(f"{self.name}: {error}") from error
 
 
-def choose_for_convolution(op: Conv2dOp, prices: str) -> None:
-    """Write the family that is predicted to be the fastest for a tile of pixels, and the time of a dense product."""
+def choose_for_convolution(op: Conv2dOp, prices: str, wanted: WantedKernel | None = None) -> None:
+    """Write the family that is predicted to be the fastest for a tile of pixels, and the time of a dense product.
+
+    Raises:
+        ValueError: a family is wanted that a convolution cannot have.
+    """
     (weight,) = _weights([op.on_codes])
     times, blocks = predicted([weight], prices, yields_floats=False)
     best, following, *_ = sorted(LINE_FAMILIES, key=lambda family: times[family][COLUMNS])
+    asked = wanted and wanted.family_at(PIXELS, LINE_FAMILIES)
+    if asked:
+        best, following = asked, following if asked == best else best
     reason = f"density {len(weight.values) / max(1, prod(weight.shape)):.3f}, {tiles_of(op)} tiles of pixels"
     reason += f"; next {following} {times[following][COLUMNS]:.3g} us"
     op.kernel = KernelAttr({1: best}, reason, {PIXELS: times[best][COLUMNS]}, blocks={best: blocks[best]})
@@ -126,29 +144,76 @@ def _weights(layers: Sequence[QuantizedLayer]) -> list[CscMatrix]:
     return [matrix for layer in layers if (matrix := constant_matrix(layer.weight)) is not None]
 
 
-def _choose(chain: CodeChain, prices: str) -> None:
+def _choose(chain: CodeChain, prices: str, wishes: Mapping[str, WantedKernel]) -> None:
     """Write the kernels of all layers of a chain, each with its share of the times by connections."""
     weights = _weights(chain.layers)
-    kernel = _kernel(weights, prices, yields_floats=not chain.yields_bytes)
+    times, blocks = predicted(weights, prices, yields_floats=not chain.yields_bytes)
+    wanted = _wanted_of(chain, wishes)
+    families = None if wanted is None else _families_of(wanted, times)
+    if families is None:
+        families, reason = _fastest(weights, times)
+    else:
+        reason = "asked for"
+    predicted_us = {rows: times[_at(families, rows)][rows] for rows in times[LOOKUP]}
+    last = [*families.values()][-1]
+    kernel = KernelAttr(families, reason, predicted_us, blocks={last: blocks[last]} if last in FORMS else {})
     total = max(1, sum(len(weight.values) for weight in weights))
     for op, weight in zip(chain.linears, weights, strict=True):
         share = len(weight.values) / total
         op.kernel = replace(kernel, predicted={rows: share * us for rows, us in kernel.predicted.items()})
 
 
-def _kernel(weights: Sequence[CscMatrix], prices: str, *, yields_floats: bool) -> KernelAttr:
-    times, blocks = predicted(weights, prices, yields_floats=yields_floats)
+def accepted_families(rows: int, times: Mapping[str, Mapping[int, float]]) -> list[str]:
+    """Return the families that may be used from so many rows on, of those that have times."""
+    quads = FORMS if rows >= LEAST_COLUMNS else ()
+    windows = (WINDOWS,) if WINDOWS in times and rows >= FEWEST_WINDOW_ROWS else ()
+    return [LOOKUP, *windows, *quads]
+
+
+def _wanted_of(chain: CodeChain, wishes: Mapping[str, WantedKernel]) -> WantedKernel | None:
+    """Return the kernel that is wanted for the layers of a chain.
+
+    Raises:
+        ValueError: different ones are wanted.
+    """
+    wanted = [wishes[key] for key in map(node_key, chain.linears) if key in wishes]
+    for one in wanted[1:]:
+        if one.families != wanted[0].families:
+            raise ValueError(f"layer {one.layer}: expected the kernel of {wanted[0].layer}, which is done with it")
+    return wanted[0] if wanted else None
+
+
+def _families_of(wanted: WantedKernel, times: Mapping[str, Mapping[int, float]]) -> dict[int, str] | None:
+    """Return the families that are wanted; None where one cannot be had, and need not.
+
+    Raises:
+        ValueError: one cannot be had.
+    """
+    last = [*wanted.families][-1]
+    for rows in wanted.families:
+        accepted = accepted_families(rows, times)
+        if rows != last:
+            # layers are packed for one kind of quads, which all more rows are for
+            accepted = [family for family in accepted if family not in FORMS]
+        if wanted.family_at(rows, accepted) is None:
+            return None
+    return dict(wanted.families)
+
+
+def _at(families: Mapping[int, str], rows: int) -> str:
+    return families[max(start for start in families if start <= rows)]
+
+
+def _fastest(weights: Sequence[CscMatrix], times: Mapping[str, Mapping[int, float]]) -> tuple[dict[int, str], str]:
+    """Return the fastest families by the rows from which each is used, and why."""
     connections = sum(len(weight.values) for weight in weights)
     density = connections / max(1, sum(weight.shape[0] * weight.shape[1] for weight in weights))
     lookups = WINDOWS if _gain_by_windows(times) else LOOKUP
     best, following, *_ = sorted((lookups, *FORMS), key=lambda family: times[family][COLUMNS])
-    reason = f"density {density:.3f}; next {following} {times[following][COLUMNS]:.3g} us at {COLUMNS}"
-    choices = {1: LOOKUP, FEWEST_WINDOW_ROWS: WINDOWS} if lookups == WINDOWS else {1: LOOKUP}
+    families = {1: LOOKUP, FEWEST_WINDOW_ROWS: WINDOWS} if lookups == WINDOWS else {1: LOOKUP}
     if best in FORMS:
-        choices[_fewest_columns(times[best][COLUMNS] / times[lookups][COLUMNS])] = best
-    kernel = KernelAttr(choices, reason)
-    predicted_us = {rows: times[kernel.family_at(rows)][rows] for rows in times[LOOKUP]}
-    return replace(kernel, predicted=predicted_us, blocks={best: blocks[best]} if best in FORMS else {})
+        families[_fewest_columns(times[best][COLUMNS] / times[lookups][COLUMNS])] = best
+    return families, f"density {density:.3f}; next {following} {times[following][COLUMNS]:.3g} us at {COLUMNS}"
 
 
 def _gain_by_windows(times: Mapping[str, Mapping[int, float]]) -> bool:

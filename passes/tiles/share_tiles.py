@@ -84,6 +84,9 @@ class ShareTiles(ModulePass):
         serial_us = {width: sum(kernel.predicted[width] for kernel in known) for width in widths}
         shared_us = {width: self._shared_codes_us(chain, serial_us, width) for width in widths}
         worthwhile = [width for width in widths if shared_us[width] < WORTH_SHARING * serial_us[width]]
+        if self.threads == 1:
+            # rows of quads that a person has asked for may take longer than as many look-ups: that is no sharing
+            worthwhile = []
         shared_us = {
             width: time for width, time in shared_us.items() if width >= min(worthwhile, default=widths[-1] + 1)
         }

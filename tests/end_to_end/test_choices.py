@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from redpebble.foundation.choices import NO_CHOICES, Choices
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.models import zoo
 from redpebble.ort.network_code import compile_network
+from redpebble.verification.oracle import Oracle
+from tests.support.quantized_models import quantized_images
 
 MIXED = "gathered_panels from 1, count_blocks from 8"
 FIRST, SECOND = "/layers.0/Gemm", "/layers.1/Gemm"
@@ -69,7 +72,7 @@ def test_a_file_whose_kernel_another_cpu_lacks_is_compiled_there_as_priced(model
     assert all(layer.kernel for layer in report)
 
 
-def test_a_convolution_has_the_kernel_that_was_chosen(tmp_path: Path) -> None:
+def sparse_convolution() -> onnx.ModelProto:
     weight = np.random.default_rng(0).standard_normal((16, 8, 3, 3)).astype(np.float32)
     weight[np.random.default_rng(1).random(weight.shape) < 0.9] = 0
     graph = onnx.parser.parse_model(
@@ -78,14 +81,61 @@ def test_a_convolution_has_the_kernel_that_was_chosen(tmp_path: Path) -> None:
     )
     graph.graph.node[0].name = "conv"
     graph.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    return graph
+
+
+def test_a_convolution_has_the_kernel_that_was_chosen(tmp_path: Path) -> None:
     path = tmp_path / "conv.onnx"
-    path.write_bytes(graph.SerializeToString())
+    path.write_bytes(sparse_convolution().SerializeToString())
     for kernel in ("dense_outputs", "count_blocks"):
         net = redpebble.compile(path, cache=False, choices=Choices(kernels=(("conv", kernel),)))
         assert [layer.kernel for layer in net.report] == [kernel]
         x = np.random.default_rng(2).standard_normal((3, 8, 12, 12)).astype(np.float32)
         expected = onnxruntime.InferenceSession(path).run(None, {"x": x})[0]
         np.testing.assert_allclose(net.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["byte_lookup", "byte_lookup from 1, byte_windows from 16, byte_shared_4 from 40"])
+def test_layers_on_codes_that_are_done_together_have_the_kernel_that_was_chosen(kernel: str) -> None:
+    digits = zoo.build("digits_int8")
+    oracle = Oracle(digits, exact=True)
+    choices = Choices(kernels=((SECOND, kernel),))
+    net = redpebble.compile(digits, cache=False, choices=choices)
+    assert {layer.kernel for layer in net.report} == {kernel.replace(" from 1,", ",")}
+    assert {layer.reason for layer in net.report} == {"asked for"}
+    for batch in (0, 1, 7, 17, 64, 100):
+        x = np.random.default_rng(batch).random((batch, 64), dtype=np.float32)
+        expected = oracle.run({"x": x})[0]
+        np.testing.assert_array_equal(net.run(None, {"x": x})[0], expected)
+
+
+@pytest.mark.parametrize("kernel", ["byte_scattered", "byte_shared_2", "byte_shared_4"])
+def test_a_convolution_of_codes_has_the_kernel_that_was_chosen(tmp_path: Path, kernel: str) -> None:
+    model = quantized_images(sparse_convolution(), tmp_path, "qdq", "QUInt8")
+    oracle = Oracle(ir.from_proto(model), exact=True)
+    (name,) = (layer.name for layer in redpebble.compile(model, cache=False).report)
+    net = redpebble.compile(model, cache=False, choices=Choices(kernels=((name, kernel),)))
+    assert [layer.kernel for layer in net.report] == [kernel]
+    for images in (1, 3):
+        x = np.random.default_rng(2).standard_normal((images, 8, 12, 12)).astype(np.float32)
+        np.testing.assert_array_equal(net.run(None, {"x": x})[0], oracle.run({"x": x})[0])
+
+
+@pytest.mark.parametrize(
+    ("kernels", "told"),
+    [
+        ({SECOND: "strips"}, f"layer {SECOND}: expected one of byte_lookup for tiles of 1, got strips"),
+        (
+            {SECOND: "byte_lookup from 1, byte_quads from 8"},
+            "expected one of byte_lookup.* for tiles of 8, got byte_q",
+        ),
+        ({SECOND: "byte_lookup from 1, byte_quads from 40, byte_lookup from 64"}, "for tiles of 40, got byte_quads"),
+        ({FIRST: "byte_lookup", SECOND: "byte_lookup from 1, byte_quads from 64"}, f"expected the kernel of {FIRST}"),
+    ],
+)
+def test_kernels_that_layers_on_codes_cannot_have_are_refused(kernels: dict[str, str], told: str) -> None:
+    with pytest.raises(PassFailedException, match=told):
+        redpebble.compile(zoo.build("digits_int8"), cache=False, choices=Choices(kernels=tuple(kernels.items())))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from ....dialect.ops.constants import constant_matrix
 from ....dialect.ops.foreign import ForeignOp
 from ....dialect.ops.images import Conv2dOp
 from ....dialect.ops.layers import LinearOp, float_layers
+from ....dialect.ops.tile_chain import CodeChain, code_chains
 from ....dialect.provenance import node_name
 from ....driver.compiler import compile as compile_model
 from ....driver.native_build import imported_for_reports
@@ -20,6 +22,7 @@ from ....foundation.choices import NO_CHOICES, Choices
 from ....foundation.threads import usable_threads
 from ....frontend.errors import UnsupportedModelError, within_limits
 from ....frontend.reading.model_source import read_model
+from ....kernels.byte_times import FORMS, LOOKUP, WINDOWS, predicted
 from ....kernels.prediction import all_predicted_us
 from ....kernels.tile_widths import PIXELS, WIDTHS
 from ....kernels.work import Layer
@@ -27,6 +30,7 @@ from ....options import Options
 from ....ort.any_model import session
 from ....passes.analysis.layer_costs import layer_key, layers_of, layers_of_ops
 from ....passes.images.image_layers import tile_widths_of
+from ....passes.kernels.choose_quantized_kernels import LINE_FAMILIES, accepted_families
 from ....pipeline import passes_of, run_stages, skippable
 from ....tuning.measure_kernels import Tuning, measure_kernels
 from ....verification.feeds import Feeds, InputChoice
@@ -37,6 +41,9 @@ from ..lowering_levels import Lowering, lowering_of
 MOST_BATCH: Final = 4096
 MOST_LAYERS: Final = 100
 """Layers whose kernels can be chosen: those that are predicted to take longest."""
+
+MOST_LOWERINGS: Final = 64
+"""Lowerings that are remembered, by settings: each is some numbers of every level."""
 
 KERNEL_SECONDS, CALL_SECONDS = 2.0, 1.0
 """Seconds to measure kernels of all layers, and whole calls."""
@@ -73,13 +80,16 @@ class PassLine(NamedTuple):
 
 @dataclass(frozen=True)
 class LayerLine:
-    """A layer whose kernel can be chosen: the width of the tiles in which it runs, and families with their times."""
+    """A layer whose kernel can be chosen, or several that run as one, and families with their times."""
 
     name: str
     inputs: int
     outputs: int
-    connections: int
+    density: float
     width: int
+    """Width of the tiles in which it runs."""
+    unit: str
+    """A column of such a tile, in the plural."""
     priced: Mapping[int, str]
     """The families that prices choose, by width."""
     predicted_us: Mapping[str, float]
@@ -119,7 +129,9 @@ class Workbench:
         self.kernel_us: dict[tuple[str, int, str], float] = {}
         """Measured microseconds by key of a layer, width and family."""
         self.measured: Measured | None = None
-        self.view = self._viewed(Settings())
+        self._known: dict[tuple[int, int, Choices], Lowering] = {}
+        self._view: View | None = None
+        self._view = self._viewed(Settings())
 
     @cached_property
     def passes(self) -> list[PassLine]:
@@ -131,6 +143,12 @@ class Workbench:
         found = {one.name: type(one).__doc__ or "" for one in passes_of(Options(goal)) if one.name in names}
         return [PassLine(name, " ".join(text.split("\n\n")[0].split())) for name, text in found.items()]
 
+    @property
+    def view(self) -> View:
+        """The content of the page for the settings of last time."""
+        assert self._view is not None
+        return self._view
+
     def set(self, settings: Settings) -> None:
         """Show the model for these settings; what was measured of whole calls is forgotten where they are others.
 
@@ -141,7 +159,7 @@ class Workbench:
         view = self._viewed(settings)
         if settings != self.view.settings:
             self.measured = None
-        self.view = view
+        self._view = view
 
     def measure(self) -> None:
         """Measure the kernels of layers, and whole calls."""
@@ -171,13 +189,20 @@ class Workbench:
         choices = Choices(skipped)
         before = self._lowered(settings, NO_CHOICES)
         first = self._lowered(settings, choices) if skipped else before
-        layers = self._layers(settings, first)
+        last = self._view
+        is_other_kernel_alone = last is not None and replace(settings, wishes=last.settings.wishes) == last.settings
+        layers = last.layers if last is not None and is_other_kernel_alone else self._layers(settings, first)
         choices = Choices(skipped, _kernels(settings.wishes, layers))
         after = self._lowered(settings, choices) if choices.kernels else first
         return View(settings, choices, layers, before, after)
 
     def _lowered(self, settings: Settings, choices: Choices) -> Lowering:
-        return lowering_of(self.model, self._options(settings, choices), (settings.batch,))
+        key = settings.batch, settings.threads, choices
+        if key not in self._known:
+            while len(self._known) >= MOST_LOWERINGS:
+                del self._known[next(iter(self._known))]
+            self._known[key] = lowering_of(self.model, self._options(settings, choices), (settings.batch,))
+        return self._known[key]
 
     def _prepared(self, settings: Settings) -> ModuleOp:
         """Return the module in which kernels have been chosen, by prices."""
@@ -188,6 +213,7 @@ class Workbench:
 
     def _layers(self, settings: Settings, lowering: Lowering) -> list[LayerLine]:
         module, rows = self._prepared(settings), lowering.rows[settings.batch]
+        prices = self._machine.machine.prices
         linears = [*float_layers(module.walk())]
         found = [
             self._line(op, layer, max(width for width in WIDTHS if width <= max(1, rows.get(node_name(op), 1))))
@@ -195,6 +221,10 @@ class Workbench:
         ]
         convolutions = [op for op in module.walk() if isinstance(op, Conv2dOp) and op.times is None]
         found += [self._line(op, layers_of([op.weight])[0], PIXELS) for op in convolutions]
+        found += [self._line_of_codes(chain, rows) for chain in code_chains(module.walk())]
+        found += [
+            _line_of_image(op, prices) for op in module.walk() if isinstance(op, Conv2dOp) and op.times is not None
+        ]
         named = [line for line in found if line is not None and line.name not in lowering.left]
         named.sort(key=lambda line: -line.predicted_us[line.priced[line.width]])
         return named[:MOST_LAYERS]
@@ -215,11 +245,39 @@ class Workbench:
             name,
             layer.inputs,
             layer.outputs,
-            int(np.sum(layer.counts)),
+            int(np.sum(layer.counts)) / (layer.inputs * layer.outputs),
             width,
+            "pixels" if isinstance(op, Conv2dOp) else "columns",
             priced,
             {priced[width]: times[width][priced[width]], **accepted},
             layer_key(op.weight, layer),
+        )
+
+    def _line_of_codes(self, chain: CodeChain, rows: Mapping[str, int]) -> LayerLine | None:
+        """Return the line of layers on codes that run as one; None where this machine has one way, or they no name."""
+        names = [name for op in chain.linears if (name := node_name(op))]
+        weights = [matrix for layer in chain.layers if (matrix := constant_matrix(layer.weight)) is not None]
+        entries = sum(weight.shape[0] * weight.shape[1] for weight in weights)
+        if chain.kernel is None or not names or not entries:
+            return None
+        target, prices = self._machine.target, self._machine.machine.prices
+        times = predicted(weights, prices, yields_floats=not chain.yields_bytes).by_family
+        lacking = {*(() if target.multiplies_bytes else FORMS), *(() if target.looks_up_lines else (WINDOWS,))}
+        width = max(one for one in times[LOOKUP] if one <= max(1, rows.get(names[0], 1)))
+        accepted = [family for family in accepted_families(width, times) if family not in lacking]
+        if len(accepted) < 2:
+            return None
+        priced = {one: chain.kernel.family_at(one) for one in times[LOOKUP]}
+        return LayerLine(
+            names[0],
+            chain.layers[0].inputs,
+            chain.layers[-1].outputs,
+            sum(len(weight.values) for weight in weights) / entries,
+            width,
+            "rows",
+            priced,
+            {family: times[family][width] for family in {priced[width]: None, **dict.fromkeys(accepted)}},
+            "",
         )
 
     def _measured_calls(self) -> Measured:
@@ -227,7 +285,7 @@ class Workbench:
         model = read_model(self.model, any_version=True)
         ((_, feeds),) = InputChoice().of_batches(model, [settings.batch])
         oracle = Oracle(self.model, settings.threads)
-        expected = oracle.run(dict(feeds))
+        expected = Oracle(self.model, settings.threads, exact=True).run(dict(feeds))
         calls: dict[str, Outputs] = {
             "onnxruntime": lambda: oracle.session.run(None, feeds),
             "as compiled by default": self._call(NO_CHOICES, feeds),
@@ -251,6 +309,24 @@ class Workbench:
         return lambda: network.run(None, feeds)
 
 
+def _line_of_image(op: Conv2dOp, prices: str) -> LayerLine | None:
+    """Return the line of a convolution on codes; None where it cannot be named, or is empty."""
+    weight, name = constant_matrix(op.on_codes.weight), node_name(op)
+    if op.kernel is None or weight is None or not name or not weight.shape[0] * weight.shape[1]:
+        return None
+    times = predicted([weight], prices, yields_floats=False).by_family
+    return LayerLine(
+        name,
+        *weight.shape,
+        len(weight.values) / (weight.shape[0] * weight.shape[1]),
+        PIXELS,
+        "pixels",
+        {PIXELS: op.kernel.family_at(PIXELS)},
+        {family: times[family][PIXELS] for family in LINE_FAMILIES},
+        "",
+    )
+
+
 def _kernels(wishes: Wishes, layers: Sequence[LayerLine]) -> tuple[tuple[str, str], ...]:
     """Return kernels of layers for which a person wants other families than the priced ones, in words of reports."""
     kernels: list[tuple[str, str]] = []
@@ -258,7 +334,8 @@ def _kernels(wishes: Wishes, layers: Sequence[LayerLine]) -> tuple[tuple[str, st
         wanted = {width: family for (name, width), family in wishes.items() if name == line.name}
         if not wanted:
             continue
-        if set(line.priced) != set(WIDTHS):
+        if 1 not in line.priced:
+            # a convolution has one family for all tiles
             kernels.append((line.name, list(wanted.values())[-1]))
             continue
         families = [(width, wanted.get(width, family)) for width, family in line.priced.items()]

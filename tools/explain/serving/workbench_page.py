@@ -6,7 +6,6 @@ from html import escape
 from typing import Final
 
 from ....foundation.choices import NO_CHOICES
-from ....kernels.tile_widths import PIXELS
 from ..lowering_levels import KindMovement, Level
 from ..page.markup import Card, Column, Row, byte_text, cards, ratio_text, section, table, time_text
 from ..page.style import STYLE
@@ -139,13 +138,11 @@ def _kernel_line(line: LayerLine, bench: Workbench) -> str:
     for family in sorted(line.predicted_us, key=line.predicted_us.__getitem__):
         mark = " selected" if family == wanted else ""
         options.append(f'<option value="{family}"{mark}>{family}: {_times(family, line, bench)}</option>')
-    density = 100 * line.connections / (line.inputs * line.outputs)
-    kind = "pixels" if set(line.priced) <= {16, 32, 48, PIXELS} else "columns"
     field = escape(f"kernel:{line.width}:{line.name}")
     chosen = ' class="chosen"' if wanted else ""
+    size = f"{line.inputs:,} → {line.outputs:,}, {100 * line.density:.3g} % of the weights"
     return (
-        f"<li{chosen}><span>{escape(line.name)}<small>{line.inputs:,} → {line.outputs:,}, {density:.3g} % of the "
-        f"weights, tiles of {line.width} {kind}</small></span>"
+        f"<li{chosen}><span>{escape(line.name)}<small>{size}, tiles of {line.width} {line.unit}</small></span>"
         f'<select name="{field}" aria-label="Kernel of {escape(line.name)}">{"".join(options)}</select></li>'
     )
 

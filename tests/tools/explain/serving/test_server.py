@@ -14,12 +14,19 @@ from urllib.parse import urlencode
 import pytest
 
 import redpebble
+from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.models import zoo
 from redpebble.models.exports.stored import stored_export
+from redpebble.options import Options
 from redpebble.runtime.jit import host_target
+from redpebble.tools.explain.lowering_levels import Lowering, lowering_of
+from redpebble.tools.explain.serving import workbench
 from redpebble.tools.explain.serving.server import FORM, MOST_BYTES, WorkbenchServer
 from redpebble.tools.explain.serving.workbench import Settings, Workbench
+from redpebble.tools.explain.serving.workbench_page import workbench_page
 from redpebble.tuning.measure_kernels import Tuning
+from tests.end_to_end.test_choices import sparse_convolution
+from tests.support.quantized_models import quantized_images
 
 LAYER = "/layers.0/Gemm"
 
@@ -104,6 +111,59 @@ def test_what_was_chosen_is_a_file_that_compile_reads(served: WorkbenchServer, m
     assert re.fullmatch(r"dense_outputs from 1, .*strips from 64", held["kernels"][LAYER])
     assert set_to(served, do="reset").status == 303
     assert json.loads(asked(served, "GET", "choices.json").text)["kernels"] == {}
+
+
+def test_another_kernel_and_the_way_back_do_not_lower_the_default_again(
+    served: WorkbenchServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lowered: list[tuple[tuple[str, str], ...]] = []
+
+    def counted(model: Path, options: Options, batches: Sequence[int]) -> Lowering:
+        lowered.append(options.kernels)
+        return lowering_of(model, options, batches)
+
+    monkeypatch.setattr(workbench, "lowering_of", counted)
+    (line,) = (line for line in served.bench.view.layers if line.name == LAYER)
+    one, other = [family for family in line.predicted_us if family != line.priced[64]][:2]
+    lowered.clear()
+    for family in (one, other, one, ""):
+        assert set_to(served, batch="64", **{f"kernel:64:{LAYER}": family}).status == 303
+    assert [kernels[0][1].rpartition(", ")[2] for kernels in lowered] == [f"{one} from 64", f"{other} from 64"]
+
+
+@pytest.mark.parametrize(
+    ("target", "families"),
+    [
+        (CpuTarget.zen4(), {"byte_lookup", "byte_windows", "byte_quads", "byte_scattered"}),
+        (CpuTarget.avxvnni(), {"byte_lookup", "byte_quads", "byte_scattered", "byte_shared_2", "byte_shared_4"}),
+        (CpuTarget.avx2(), set[str]()),
+    ],
+)
+def test_layers_on_codes_have_the_kernels_of_this_cpu_to_choose_from(
+    target: CpuTarget, families: set[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "digits.onnx"
+    zoo.save(zoo.build("digits_int8"), path)
+    bench = Workbench(path, Tuning.predicted(target, None))
+    assert len(bench.view.layers) == bool(families)
+    for line in bench.view.layers:
+        assert families <= set(line.predicted_us)
+        bench.set(Settings(wishes={(line.name, 64): "byte_quads"}))
+        ((name, kernel),) = bench.view.choices.kernels
+        assert name == line.name
+        assert kernel.endswith("byte_quads from 64")
+        assert bench.view.after.levels[-1].total(64).predicted_us > bench.view.before.levels[-1].total(64).predicted_us
+
+
+def test_a_convolution_of_codes_has_kernels_to_choose_from(tmp_path: Path) -> None:
+    path = tmp_path / "conv.onnx"
+    path.write_bytes(quantized_images(sparse_convolution(), tmp_path, "qdq", "QUInt8").SerializeToString())
+    bench = Workbench(path, Tuning.predicted(host_target(), None))
+    (line,) = bench.view.layers
+    bench.set(Settings(wishes={(line.name, line.width): "byte_shared_4"}))
+    assert bench.view.choices.kernels == ((line.name, "byte_shared_4"),)
+    page = workbench_page(bench)
+    assert '<option value="byte_shared_4" selected>' in page
 
 
 def test_leaving_a_pass_out_is_told_beside_what_is_done_by_default(served: WorkbenchServer) -> None:
