@@ -142,20 +142,26 @@ class Windows(NamedTuple):
             return None
 
 
+def has_windows(size: Size) -> bool:
+    """Return whether the windows of a row of that length can be counted: it is a number, or one size of an input."""
+    ((name, power),) = size.powers if len(size.powers) == 1 else (("", 0),)
+    return size.constant is not None or (size.coefficient == 1 and power == 1 and not name.startswith(SUM))
+
+
 def windows_of(size: Size, added: int, step: int, fewest: int = 0) -> Size:
     """Return (size + added) / step rounded down, not below `fewest`; windows of windows are larger ones.
 
     Raises:
-        VerifyException: `size` is no number and no symbol.
+        VerifyException: `size` has none, see `has_windows`.
     """
     if size.constant is not None:
         return Size.known(max(fewest, (size.constant + added) // step))
-    ((name, power),) = size.powers if len(size.powers) == 1 else (("", 0),)
-    if size.coefficient != 1 or power != 1 or name.startswith(SUM):
+    if not has_windows(size):
         # loaded here, as calls of compiled networks need sizes and no IR
         from xdsl.utils.exceptions import VerifyException
 
         raise VerifyException(f"expected a row whose length is a size of an input, got {size}")
+    ((name, _),) = size.powers
     inner = Windows.of(name)
     if inner is None or inner.fewest:
         inner = Windows(name, 0, 1)

@@ -132,3 +132,21 @@ def test_what_depends_on_the_length_waits_for_it(attributes: dict[str, Any], wor
     placement = redpebble.optimize(rows_model(lambda net, x: net.conv(x, (40, WIDTH, 5), **attributes))).placement
     assert placement is not None
     assert [words is not None and words in line.reason for line in placement.stayed] == [True] * (words is not None)
+
+
+def test_a_row_as_long_as_an_image_has_pixels_waits_for_its_sizes() -> None:
+    """Its length is no size of an input, but a product of two."""
+
+    def rows(net: ImageModel, x: str) -> str:
+        net.tensors["rows"] = np.array([0, 0, -1])
+        return net.conv(net.node("Reshape", x, "rows"), (40, WIDTH, 3), pads=[1, 1])
+
+    model = rows_model(rows)
+    image = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", WIDTH, "height", "width"])
+    model.graph.input[0].CopyFrom(image)
+    placement = redpebble.optimize(model).placement
+    assert placement is not None
+    assert ["known channels, height and width" in line.reason for line in placement.stayed] == [True]
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, WIDTH, 5, 17), np.float32)}
+    (expected,), (found,) = plain_session(model, 1).run(None, feeds), redpebble.session(model).run(None, feeds)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)

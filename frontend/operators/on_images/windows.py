@@ -30,7 +30,7 @@ from ....dialect.ops.images import (
     is_open,
 )
 from ....dialect.ops.layers import LinearOp
-from ....dialect.symbolic_sizes import Size
+from ....dialect.symbolic_sizes import Size, has_windows
 from ....dialect.tensors import DYNAMIC, shape_of, shape_text
 from ...limits import allowance
 from ..conversion import Conversion, Converter, NotCovered, UnknownImage
@@ -171,8 +171,8 @@ def _row_or_image(conversion: Conversion, taps: Sequence[int]) -> SSAValue:
     # of images of one row a window has one, without pads above and below
     pads = (conversion.integer_list("pads") or ())[::2] if rows else ()
     has_one_row = {*rows, *strides[:-1]} <= {1} and not any(pads)
-    can_be_open = is_same and has_one_row and 0 < columns <= MOST_OPEN_TAPS
-    return x if is_open(x) and can_be_open and not conversion.integer("ceil_mode", 0) else checked_image(x)
+    can_be_open = is_same and has_one_row and 0 < columns <= MOST_OPEN_TAPS and not conversion.integer("ceil_mode", 0)
+    return x if is_open(x) and can_be_open and has_windows(conversion.sizes(x)[-1]) else checked_image(x)
 
 
 def checked_image(x: SSAValue) -> SSAValue:
