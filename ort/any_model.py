@@ -10,8 +10,9 @@ from typing_extensions import Unpack
 
 from ..foundation.choices import Choices
 from ..foundation.log import LOG
-from .counters import count
+from .counters import Name, count, counted_into
 from .model_looks import NOTHING_TAKEN, why_dense
+from .reported_session import ReportedSession
 from .session_arguments import OtherArguments, Providers, SessionArguments, Sizes
 
 if TYPE_CHECKING:
@@ -27,9 +28,10 @@ def session(
     rows: int = 0,
     sizes: Sequence[Sizes] = (),
     choices: str | os.PathLike[str] | Choices | None = None,
+    count_calls: bool = False,
     **others: Unpack[OtherArguments],
-) -> onnxruntime.InferenceSession:
-    """Return a session of onnxruntime with our kernels inside; it takes what InferenceSession takes, and three more.
+) -> ReportedSession:
+    """Return a session of onnxruntime with our kernels inside; it takes what InferenceSession takes, and four more.
 
     A model without sparse networks is optimized first, for `rows` as `optimize` does it, and kept in the user's cache;
     one whose weights are dense is left as it is.
@@ -40,6 +42,8 @@ def session(
 
     `choices` is a file of `redpebble explain --serve`, with kernels of layers and passes to leave out.
 
+    `redpebble_report` of the session says where its code came from; with `count_calls` also what its calls took.
+
     Raises:
         ModelError: the model is unreadable.
         TypeError: there is no such argument.
@@ -48,8 +52,18 @@ def session(
         ValueError: rows are negative, or there is no such free axis, or code waits for one whose size is not stated; or
             `choices` hold something else, or name no layer of the model.
     """
-    arguments = SessionArguments(sess_options, providers, provider_options, others)
+    arguments = SessionArguments(sess_options, providers, provider_options, others, count_calls)
     model, chosen = _bytes_of(path_or_bytes), Choices.read(choices)
+    opened: dict[Name, float] = {}
+    with counted_into(opened):
+        made = _session(model, arguments, rows, sizes, chosen)
+    made.opened = opened
+    return made
+
+
+def _session(
+    model: "Source", arguments: SessionArguments, rows: int, sizes: Sequence[Sizes], choices: Choices
+) -> ReportedSession:
     stored = os.fspath(model) if isinstance(model, str | os.PathLike) else model
     # negative rows are refused where what they may be is known
     why = why_dense(stored) if isinstance(stored, str | bytes) and rows >= 0 else ""
@@ -68,7 +82,7 @@ def session(
             return made
     from .session import optimized_session
 
-    return optimized_session(model, arguments, rows=rows, sizes=sizes, choices=chosen)
+    return optimized_session(model, arguments, rows=rows, sizes=sizes, choices=choices)
 
 
 def _bytes_of(model: "Source") -> "Source":

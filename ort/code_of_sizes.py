@@ -23,7 +23,7 @@ import onnxruntime
 
 from ..foundation.log import LOG
 from .compiling_process import CompilingProcess
-from .counters import count
+from .counters import Name, count, counted_into
 from .custom_ops.node import one_line
 from .session_arguments import Sizes, Wanted
 
@@ -76,6 +76,8 @@ class CodeOfSizes:
         self._requests: OrderedDict[Key, int] = OrderedDict()
         self._last: Key = ()
         """The sizes of the call before, which have a session or need none."""
+        self.counts: dict[Name, float] = {}
+        """Counts of `redpebble.counters` that making code has added to."""
         self._met = 0
         """Sizes that code was made for so far."""
 
@@ -123,7 +125,9 @@ class CodeOfSizes:
         with self._lock:
             if key in self._sessions:
                 return
-        self._keep(key, self._opening.make(dict(key)))
+        with counted_into(self.counts):
+            made = self._opening.make(dict(key))
+        self._keep(key, made)
 
     def ready_sizes(self) -> list[Sizes]:
         """Return the sizes that have code, those of the last call at the end."""
@@ -182,7 +186,8 @@ class CodeOfSizes:
             while (key := self._next()) is not None or not self._ends():
                 if key is not None and self._take(turn):
                     try:
-                        self._serve_request(key)
+                        with counted_into(self.counts):
+                            self._serve_request(key)
                     finally:
                         turn.release()
         finally:  # whatever happens, the interpreter waits for this at exit

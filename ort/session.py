@@ -36,6 +36,7 @@ from .custom_ops.node import one_line
 from .model_looks import NOTHING_TAKEN, holds_networks, why_dense
 from .native.tables import CODES_COUNT, OPERATOR_COUNT
 from .network_code import code_key, compile_network, network_in_session, ready_code
+from .reported_session import ReportedSession
 from .session_arguments import SessionArguments, Sizes, Wanted
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def optimized_session(
     rows: int = 0,
     sizes: Sequence[Sizes] = (),
     choices: Choices = NO_CHOICES,
-) -> onnxruntime.InferenceSession:
+) -> ReportedSession:
     """Return the session of `redpebble.ort.any_model.session` for a model that may gain.
 
     Raises:
@@ -82,7 +83,7 @@ def optimized_session(
     arguments = replace(given, options=options)
     wanted = Wanted(threads_of(options), rows, choices=choices)
 
-    def making(ready: str | bytes, axes: Axes) -> onnxruntime.InferenceSession:
+    def making(ready: str | bytes, axes: Axes) -> ReportedSession:
         return _sized(model, arguments, wanted, ready, axes) if axes else arguments.make(ready)
 
     made = _opened(model, options, wanted, making)
@@ -97,11 +98,13 @@ def optimized_session(
 
 def _sized(
     model: "Source", arguments: SessionArguments, wanted: Wanted, ready: str | bytes, axes: Axes
-) -> onnxruntime.InferenceSession:
+) -> ReportedSession:
     """Return a session of `ready` for calls of all sizes, whose code waits for those of `axes`."""
     from .code_of_sizes import CodeOfSizes, Opening
-    from .sized_session import SizedSession
+    from .sized_session import CountedSizedSession, SizedSession
 
+    kind = CountedSizedSession if arguments.count_calls else SizedSession
+    single = replace(arguments, count_calls=False)
     source, options = _kept_source(model), arguments.options or onnxruntime.SessionOptions()
     digest, is_file = model_digest(source, default_folder()), isinstance(source, str)
     wanted = wanted._replace(digest=b"" if is_file else digest or b"")
@@ -112,11 +115,11 @@ def _sized(
         path = _place(source, wanted.with_sizes(sizes))
         return path is not None and path.is_file()
 
-    def make(sizes: Sizes) -> onnxruntime.InferenceSession | None:
-        return _opened(source, options, wanted.with_sizes(sizes), lambda made, _: arguments.make(made))
+    def make(sizes: Sizes) -> ReportedSession | None:
+        return _opened(source, options, wanted.with_sizes(sizes), lambda made, _: single.make(made))
 
     file = source if isinstance(source, str | bytes) else None
-    return SizedSession(ready, arguments, axes, CodeOfSizes(file, wanted, Opening(is_cached, make)))
+    return kind(ready, arguments, axes, CodeOfSizes(file, wanted, Opening(is_cached, make)))
 
 
 def _kept_source(model: "Source") -> "str | bytes | onnx_ir.Model":
@@ -138,7 +141,7 @@ ROUNDING = b"QuantizeLinear"
 FLOATS_ENTRY = "session.qdq_matmulnbits_accuracy_level"
 """Exactness of what onnxruntime computes of floats and weights of bytes: 1 with floats, 4, unless told, with bytes."""
 
-Making = Callable[[str | bytes, Axes], onnxruntime.InferenceSession]
+Making = Callable[[str | bytes, Axes], ReportedSession]
 """Makes a session of a file that is ready, or of its bytes, and of the axes that code waits for the sizes of."""
 
 
@@ -157,7 +160,7 @@ class _Ready(NamedTuple):
 
 def _opened(
     model: "Source", options: onnxruntime.SessionOptions, wanted: Wanted, making: Making
-) -> onnxruntime.InferenceSession | None:
+) -> ReportedSession | None:
     """Return a session of the optimized model, or of the original if onnxruntime refuses the optimized one.
 
     With sizes there is none of the original, which runs inputs of all sizes.
@@ -299,8 +302,8 @@ def _tell_nothing_taken(why: str, axes: Axes, wanted: Wanted) -> None:
 
 def _made_of(
     ready: _Ready, options: onnxruntime.SessionOptions, making: Making, given_up: list[str]
-) -> onnxruntime.InferenceSession:
-    def made(source: str | bytes) -> onnxruntime.InferenceSession:
+) -> ReportedSession:
+    def made(source: str | bytes) -> ReportedSession:
         return making(source, ready.axes)
 
     if isinstance(ready.model, str | bytes):
@@ -382,9 +385,9 @@ def _compiled(model: "Source", wanted: Wanted, made: list[str]) -> _Ready:
 def _session_of(
     source: str | bytes,
     options: onnxruntime.SessionOptions,
-    making: Callable[[str | bytes], onnxruntime.InferenceSession],
+    making: Callable[[str | bytes], ReportedSession],
     given_up: list[str],
-) -> onnxruntime.InferenceSession:
+) -> ReportedSession:
     from .custom_ops.library import set_compiler
 
     if isinstance(source, bytes):

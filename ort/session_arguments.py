@@ -8,6 +8,7 @@ import onnxruntime
 from typing_extensions import TypedDict
 
 from ..foundation.choices import NO_CHOICES, Choices
+from .reported_session import CountedCalls, ReportedSession
 
 Providers = Sequence[str | tuple[str, dict[Any, Any]]]
 """Names of providers, or names and options."""
@@ -71,6 +72,8 @@ class SessionArguments:
     providers: Providers | None = None
     provider_options: Sequence[dict[Any, Any]] | None = None
     others: OtherArguments = field(default_factory=OtherArguments)
+    count_calls: bool = False
+    """Whether the session counts its calls."""
 
     def __post_init__(self) -> None:
         """Refuse other arguments that no session has: onnxruntime ignores them.
@@ -82,9 +85,9 @@ class SessionArguments:
             if name not in OtherArguments.__annotations__:
                 raise TypeError(f"session has no argument {name!r}, {_instead_of(name)}")
 
-    def make(self, model: str | bytes) -> onnxruntime.InferenceSession:
+    def make(self, model: str | bytes) -> ReportedSession:
         """Return onnxruntime's session of a model."""
-        return onnxruntime.InferenceSession(model, **self.by_name)
+        return (CountedCalls if self.count_calls else ReportedSession)(model, **self.by_name)
 
     @property
     def by_name(self) -> NamedArguments:

@@ -1,7 +1,9 @@
 """Sessions of models whose code waits for the sizes of calls: onnxruntime serves a size until there is code for it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import Any, Final
 from weakref import finalize
 
@@ -13,12 +15,13 @@ from ..foundation.log import LOG
 from ..frontend.errors import ModelError
 from ..frontend.reading.axis_names import Axes, Dims, check_sizes, size_or_name, sizes_of, words_of
 from .code_of_sizes import CodeOfSizes, Key
+from .reported_session import CountedCalls, ReportedSession
 from .session_arguments import SessionArguments, Sizes
 
 MOST_SHAPES: Final = 4096
 
 
-class SizedSession(onnxruntime.InferenceSession):
+class SizedSession(ReportedSession):
     """A session that hands calls on to one for the sizes of their inputs, where there is one.
 
     Calls by `run_with_iobinding`, `run_with_ort_values` and `run_async` run as they are.
@@ -28,6 +31,7 @@ class SizedSession(onnxruntime.InferenceSession):
         """Make a session of `ready`, which runs inputs of any size; `code` has what is made for one size of `axes`."""
         super().__init__(ready, **arguments.by_name)
         self._axes, self.code = axes, code
+        self._calls_without_code, self._counting_others = 0, Lock()
         self._keys: dict[tuple[tuple[int, ...], ...], Key] = {}
         """Shapes of inputs that were met -> the sizes in them: found out once, since a call may take microseconds."""
         finalize(self, code.close)
@@ -38,8 +42,18 @@ class SizedSession(onnxruntime.InferenceSession):
         key = self.key_of(input_feed)
         chosen = self.code.of(key) if key else None
         if chosen is None:
+            with self._counting_others:
+                self._calls_without_code += 1
             return super().run(output_names, input_feed, run_options)
         return chosen.run(output_names, input_feed, run_options)
+
+    @property
+    @override
+    def redpebble_report(self) -> dict[str, float]:
+        """As of any session, with those of code that was made since, `sizes_with_code` and `calls_without_code`."""
+        counts, others = Counter(super().redpebble_report), Counter(self.code.counts)
+        sizes = {"sizes_with_code": len(self.code.ready_sizes()), "calls_without_code": self._calls_without_code}
+        return {**(counts + others), **sizes}
 
     def key_of(self, feeds: Mapping[str, Any]) -> Key:
         """Return the sizes that inputs have, by the names of axes; an empty key where there is no code for them."""
@@ -63,6 +77,10 @@ class SizedSession(onnxruntime.InferenceSession):
         if missing:
             raise ValueError(f"expected the sizes of {', '.join(words)}, got none of {', '.join(missing)}")
         self.code.prepare(tuple((word, sizes[word]) for word in words))
+
+
+class CountedSizedSession(CountedCalls, SizedSession):
+    """A session for sizes that counts its calls."""
 
 
 def prepare(session: onnxruntime.InferenceSession, sizes: Sequence[Sizes]) -> None:

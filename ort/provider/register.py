@@ -43,6 +43,7 @@ from ...passes.simplify.merge_equal_units import MergeEqualUnits
 from ...runtime.jit import host_target
 from ...runtime.store.artefact import Artefact
 from ...runtime.store.cache import cache_key, default_folder, load, store
+from ..counters import count
 from ..elf.linker import Code, generic_object, library_architecture, link
 from ..elf.loading import loaded
 from ..native.ep_api import EP_VERSION
@@ -101,9 +102,12 @@ class SparseNetworkCompiler:
         if artefact is None:
             with one_at_a_time(folder / key):
                 artefact = load(folder, key)  # another process may have made it meanwhile
+                count("networks_compiled" if artefact is None else "networks_from_cache")
                 if artefact is None:
                     artefact = native_code(model(), Options(threads=self.cpus, is_node=True), cache=False)
                     store(folder, key, artefact)
+        else:
+            count("networks_from_cache")
         # asked before onnxruntime gives its nodes away
         network_table(artefact.program, symbols_of(artefact.program, ""), IN_ONNXRUNTIME)
         return key, artefact
@@ -125,6 +129,7 @@ class SparseNetworkCompiler:
             if artefact is None or _sizes(artefact) != (len(boundary[0]), len(boundary[1])):
                 return None
             found.append(Planned(boundary, artefact, key))
+        count("networks_from_cache", len(found))
         return Plan(found, given_up)
 
     def remember(self, digest: bytes, plan: Plan) -> None:

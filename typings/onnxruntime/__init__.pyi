@@ -72,6 +72,7 @@ class IOBinding:
 class OrtValue:
     @staticmethod
     def ortvalue_from_numpy(numpy_obj: NDArray[Any]) -> OrtValue: ...
+    def shape(self) -> list[int]: ...
 
 class InferenceSession:
     def __init__(
