@@ -7,15 +7,16 @@ in a cache when they are read again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from ..foundation.recent_results import RecentResults
 from ..sparse.csr import CsrPattern, Indices, stable_order
 from .input_blocks import BlockRule
 from .work import Layer, Tile
@@ -36,25 +37,17 @@ class LayerWithPattern(Layer):
     @override
     def segments(self, blocks: int, most: int) -> float:
         """Return how many segments of up to `most` connections rows have in `blocks` blocks of inputs."""
-        if (blocks, most) not in self._segments:
-            empty = np.count_nonzero(self.counts == 0)
-            self._segments[blocks, most] = float((-(-self._cells(blocks)[1] // most)).sum() + empty)
-        return self.segment_factor * self._segments[blocks, most]
 
-    @cached_property
-    def _segments(self) -> dict[tuple[int, int], float]:
-        return {}
+        def found() -> float:
+            empty = np.count_nonzero(self.counts == 0)
+            return float((-(-self._cells(blocks)[1] // most)).sum() + empty)
+
+        return self.segment_factor * self._once(("segments", blocks, most), found)
 
     @override
     def of_pattern(self, fact: Callable[[CsrPattern], float], otherwise: float) -> float:
         """Return the result of `fact` on the pattern; it is computed once."""
-        if fact not in self._facts:
-            self._facts[fact] = fact(self._rows)
-        return self._facts[fact]
-
-    @cached_property
-    def _facts(self) -> dict[Callable[[CsrPattern], float], float]:
-        return {}
+        return self._once(fact, lambda: fact(self._rows))
 
     @override
     def x_share(self, tile: Tile, *, by_count: bool = False) -> float:
@@ -62,9 +55,36 @@ class LayerWithPattern(Layer):
         capacity = tile.l1_bytes / (4 * tile.width)
         if self.inputs <= capacity:
             return 1.0
-        reuse = self._reuse_by_count if by_count else self.reuse
-        random = reuse.random_missed(capacity)
-        return min(1.0, reuse.missed(capacity) / random) if random > 0 else 1.0
+
+        def found() -> float:
+            reuse = self._reuse_by_count if by_count else self._reuse
+            random = reuse.random_missed(capacity)
+            return min(1.0, reuse.missed(capacity) / random) if random > 0 else 1.0
+
+        return self._once(("x", capacity, by_count), found)
+
+    def missed_reads(self, capacity: float) -> float:
+        """Return the reads of rows of x that a cache for `capacity` of them does not deliver."""
+        return self._once(("missed", capacity), lambda: self.connections * self._reuse.missed(capacity))
+
+    def missed_segments(self, blocks: int, capacity: float) -> float:
+        """Return the same of rows of y where inputs are cut into so many blocks."""
+
+        def found() -> float:
+            reuse = self._segment_reuse(blocks)
+            return reuse.reads * reuse.missed(capacity)
+
+        return self._once(("missed", blocks, capacity), found)
+
+    def _once(self, fact: Hashable, find: Callable[[], float]) -> float:
+        """Return a number that follows from the pattern alone, which is found once for all layers that have it."""
+        if fact not in self._numbers:
+            self._numbers[fact] = find()
+        return self._numbers[fact]
+
+    @cached_property
+    def _numbers(self) -> dict[Hashable, float]:
+        return _numbers().of(self._rows.digest, dict[Hashable, float])
 
     @property
     def _rows(self) -> CsrPattern:
@@ -72,20 +92,20 @@ class LayerWithPattern(Layer):
         return self.rows
 
     @cached_property
-    def reuse(self) -> RowReuse:
+    def _reuse(self) -> RowReuse:
         """The reuse of rows of x where outputs are computed one after the other."""
         return RowReuse(self._rows.indices)
 
     @cached_property
     def _reuse_by_count(self) -> RowReuse:
         if len(self.counts) == 0 or self.counts.min() == self.counts.max():
-            return self.reuse
+            return self._reuse
         order = np.argsort(self.counts, kind="stable")
         lengths = self.counts[order]
         starts = np.repeat(self._rows.pointers[order] - (np.cumsum(lengths) - lengths), lengths)
         return RowReuse(self._rows.indices[starts + np.arange(len(starts))])
 
-    def segment_reuse(self, blocks: int) -> RowReuse:
+    def _segment_reuse(self, blocks: int) -> RowReuse:
         """Return the reuse of rows of y where inputs are cut into so many blocks."""
         if blocks not in self._segment_reuses:
             cells, _ = self._cells(blocks)
@@ -107,6 +127,12 @@ class LayerWithPattern(Layer):
         return keys[firsts], np.diff(np.append(firsts, len(keys)))
 
 
+@cache
+def _numbers() -> RecentResults[bytes, dict[Hashable, float]]:
+    """Return what follows from patterns, by their digests."""
+    return RecentResults()
+
+
 def features_in_turn(layer: LayerWithPattern, capacity: float) -> float:
     """Return the features that a cache for `capacity` of them does not deliver where each is read or written once."""
     del capacity
@@ -117,8 +143,7 @@ def features_over_blocks(rule: BlockRule) -> Callable[[LayerWithPattern, float],
     """Return the same for a family over blocks of inputs: each block goes over the rows that read from it."""
 
     def far_features(layer: LayerWithPattern, capacity: float) -> float:
-        reuse = layer.segment_reuse(layer.blocks(rule))
-        return layer.inputs + 2 * SUMS_EXPOSED * reuse.reads * reuse.missed(capacity)
+        return layer.inputs + 2 * SUMS_EXPOSED * layer.missed_segments(layer.blocks(rule), capacity)
 
     return far_features
 

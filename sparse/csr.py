@@ -1,5 +1,6 @@
 """Sparse matrices in compressed form: where their entries are, and the same with values."""
 
+import hashlib
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final, Generic, NamedTuple
@@ -43,6 +44,14 @@ class CsrPattern(NamedTuple, Generic[Index_co]):
     def lengths(self) -> Indices:
         """Entries of each row, [rows]."""
         return np.diff(self.pointers)
+
+    @property
+    def digest(self) -> bytes:
+        """A fingerprint that equal patterns have in common, and no others."""
+        digest = hashlib.sha256(f"{self.column_count} {self.indices.dtype}".encode())
+        for array in (self.pointers, self.indices):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.digest()
 
     @property
     def rows(self) -> Indices:

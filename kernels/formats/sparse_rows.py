@@ -40,7 +40,7 @@ def work(layer: Layer, tile: Tile) -> Work:
 
 def far_features(layer: LayerWithPattern, capacity: float) -> float:
     """Return the rows of x that a cache for `capacity` rows does not deliver, and all rows of y."""
-    return layer.connections * layer.reuse.missed(capacity) + layer.outputs
+    return layer.missed_reads(capacity) + layer.outputs
 
 
 FAMILY = KernelFamily("sparse_rows", pack, work, WIDTHS[1:], far_features=far_features)

@@ -17,6 +17,7 @@ first-level cache, and is no faster. Random masks have no structure, which a sam
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -31,12 +32,13 @@ from ...dialect.attributes.structure_facts import FactAttr
 from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.graphs import OverEdgesOp
 from ...dialect.ops.layers import LinearOp
+from ...foundation.recent_results import RecentResults
 from ...sparse.csr import CsrPattern, Indices
 from ...sparse.patterns.bands_and_components import Connectivity
 from ...sparse.patterns.hidden_blocks import Groups, alike_inputs, row_groups, usual_height
 from ...sparse.patterns.n_of_m import n_of_m
 from ...sparse.patterns.row_overlap import OverlapSample
-from ...sparse.patterns.similar_rows import Panel, first_alike, panels_of, panels_of_groups
+from ...sparse.patterns.similar_rows import Panel, first_alike, panels_of, panels_of_groups, shared_connections
 from ...sparse.patterns.strides import strides_of
 
 # The facts about a sparse weight: what the searches of `theory` and the graph of its neurons say, as attributes.
@@ -46,6 +48,10 @@ FEWEST: int = 16
 
 LOOKED_AT: int = 1 << 16
 """Connections that are looked at together."""
+
+
+Structure = tuple[PanelsAttr | None, ArrayAttr[FactAttr] | None]
+"""Panels and facts of a weight."""
 
 
 class Found(NamedTuple):
@@ -132,19 +138,29 @@ class DiscoverStructure(ModulePass):
         for constant in op.walk():
             # along the edges of a graph whole nodes are read: structure would gain nothing
             if isinstance(constant, SparseConstantOp) and not _is_graph(constant):
-                weight = constant.weight
-                rows = weight.pattern
-                alike, sample = first_alike(rows), OverlapSample.of(rows, np.random.default_rng(self.seed))
-                facts, groups = facts_of(rows, alike, sample, np.random.default_rng(self.seed))
-                if _is_of_codes(constant):
-                    constant.panels, constant.facts = None, ArrayAttr(facts) if facts else None
-                    continue
-                panels = panels_of(rows, alike, sample, np.random.default_rng(self.seed))
-                if _shared(rows, panels) < LEAST_SHARED:
-                    panels = panels_of_groups(rows, groups.labels) if groups is not None else []
-                outputs = [panel.rows for panel in panels]
-                constant.panels = PanelsAttr.of(outputs, _shared(rows, panels)) if panels else None
-                constant.facts = ArrayAttr(facts) if facts else None
+                constant.panels, constant.facts = self._structure(constant.weight.pattern, _is_of_codes(constant))
+
+    def _structure(self, rows: CsrPattern, of_codes: bool) -> Structure:
+        return _structures().of((rows.digest, of_codes, self.seed), lambda: self._found(rows, of_codes))
+
+    def _found(self, rows: CsrPattern, of_codes: bool) -> Structure:
+        """Return the panels and the facts of a pattern; of one of codes there are facts alone."""
+        alike, sample = first_alike(rows), OverlapSample.of(rows, np.random.default_rng(self.seed))
+        facts, groups = facts_of(rows, alike, sample, np.random.default_rng(self.seed))
+        attribute = ArrayAttr(facts) if facts else None
+        if of_codes:
+            return None, attribute
+        panels = panels_of(rows, alike, sample, np.random.default_rng(self.seed), least=LEAST_SHARED)
+        if not panels and groups is not None:
+            panels = panels_of_groups(rows, groups.labels)
+        outputs = [panel.rows for panel in panels]
+        return PanelsAttr.of(outputs, _shared(rows, panels)) if panels else None, attribute
+
+
+@cache
+def _structures() -> RecentResults[tuple[bytes, bool, int], Structure]:
+    """Return the structures found before: a model is often read twice, and with sizes of calls once for each."""
+    return RecentResults()
 
 
 def _is_graph(constant: SparseConstantOp) -> bool:
@@ -160,7 +176,7 @@ def _is_of_codes(constant: SparseConstantOp) -> bool:
 
 def _shared(rows: CsrPattern, panels: Sequence[Panel]) -> float:
     """Return the share of the connections that go to inputs which a whole panel reads."""
-    return sum(len(panel.rows) * panel.shared for panel in panels) / max(1, len(rows.indices))
+    return shared_connections(panels) / max(1, len(rows.indices))
 
 
 LEAST_SHARED = 0.5

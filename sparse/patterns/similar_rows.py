@@ -53,22 +53,35 @@ class Panel(NamedTuple):
     shared: int
 
 
-def panels_of(rows: CsrPattern, alike: Indices, sample: OverlapSample, rng: np.random.Generator) -> list[Panel]:
+def panels_of(
+    rows: CsrPattern, alike: Indices, sample: OverlapSample, rng: np.random.Generator, *, least: float = 0.0
+) -> list[Panel]:
     """Return disjoint panels of rows that share inputs, the tallest first; rows that overlap no other are in none.
 
     Equal rows, which `alike` of `first_alike` tells, are always found, others where a `sample` shows that
-    there are some.
+    there are some. There are no panels where these share less than `least` of all connections.
     """
     left = np.flatnonzero(rows.lengths > 0)
     panels, rest = _panels_of_equal_rows(rows, left, alike[left])
     similar = [] if sample.is_random(rest) else similar_rows(rows, rest, rng)
+    # rows share no more than they have, which in small random masks tells that there is nothing to cut
+    within = sum(int(rows.lengths[members].sum()) for members in similar)
+    if shared_connections(panels) + within < least * len(rows.indices):
+        return []
     panels += _cut([nearest_together(rows, members) for members in similar], rows)
+    if shared_connections(panels) < least * len(rows.indices):
+        return []
     ordered: list[Panel] = []
     for height in HEIGHTS:
         same = sorted(panel for panel in panels if len(panel.rows) == height)
         order = shared_inputs_order(rows, np.array([panel.rows[0] for panel in same], dtype=np.int64))
         ordered += [same[member] for member in order]
     return ordered
+
+
+def shared_connections(panels: Sequence[Panel]) -> int:
+    """Return the connections that go to inputs which a whole panel reads."""
+    return sum(len(panel.rows) * panel.shared for panel in panels)
 
 
 def shared_inputs_order(rows: CsrPattern, members: Indices) -> Indices:

@@ -14,6 +14,7 @@ from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates, predicted_us, segment_us
 from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer, Tile
+from redpebble.sparse.csr import CsrPattern
 from tests.support.hidden_structure import Mask, band, rows_of, shuffled
 
 MACHINE = Machine()
@@ -72,3 +73,15 @@ def test_a_full_and_an_empty_layer_have_walks() -> None:
     assert 0.5 < visits_share(ordered(np.ones((40, 33), dtype=bool))) <= 1
     assert visits_share(ordered(np.zeros((40, 33), dtype=bool))) == 1
     assert ordered(np.zeros((0, 3), dtype=bool)).segments(1, 32) == 3
+
+
+def test_layers_of_one_pattern_share_what_follows_from_it() -> None:
+    rows, seen = rows_of(np.eye(8, dtype=np.bool_)), list[CsrPattern]()
+
+    def fact(pattern: CsrPattern) -> float:
+        seen.append(pattern)
+        return 3.0
+
+    layers = [LayerWithPattern(8, np.ones(8, np.int64), other_bytes, rows=rows) for other_bytes in (0.0, 1e6)]
+    assert [layer.of_pattern(fact, 0.0) for layer in layers] == [3.0, 3.0]
+    assert len(seen) == 1
