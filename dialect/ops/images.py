@@ -245,6 +245,18 @@ class Depthwise2dOp(IRDLOperation):
         _verify_result(self.result, shape_like(self.x, shape[1], *self.window.result_size(*shape[2:])))
 
 
+def expansion_of(op: Depthwise2dOp) -> Conv2dOp | None:
+    """Return the pointwise convolution of fewer channels that a depthwise one of a stride reads, and nothing else does.
+
+    It may compute pixels in the order in which they are read, of which there are fewer before it.
+    """
+    conv = op.x.owner
+    if op.window.stride == (1, 1) or not isinstance(conv, Conv2dOp) or not conv.result.has_one_use():
+        return None
+    is_plain = conv.codes is None and conv.residual is None and conv.window == WindowAttr((1, 1))
+    return conv if is_plain and shape_of(conv.x)[1] < shape_of(conv.result)[1] else None
+
+
 @irdl_op_definition
 class Pool2dOp(IRDLOperation):
     """The largest value of each window, or the mean: of the values that are there, or with pads as zeros.

@@ -19,6 +19,13 @@ from .geometry import NO_PIXEL, Phases, Plane
 from .packing import interleaved_positions, phase_positions, resampled_positions
 
 
+class Copies(NamedTuple):
+    """The plane of the copies of pixels that an op reads, and the op whose windows these are for."""
+
+    plane: Plane
+    reader: WindowOp
+
+
 class Stage(NamedTuple):
     """Tiles that an op makes one after the other: those of its results, or of the copies of pixels that it reads."""
 
@@ -51,8 +58,8 @@ class BandedOps:
     count: int
     """Bands."""
     plane_of: Callable[[SSAValue], Plane]
-    copies: Mapping[Operation, Plane]
-    """The planes of the copies that ops read."""
+    copies: Mapping[Operation, Copies]
+    """What ops copy."""
 
     @cached_property
     def stages(self) -> list[Stage]:
@@ -74,7 +81,7 @@ class BandedOps:
         return self.bands.ring([self.stages.index(stage) for stage in stages])
 
     def _plane(self, stage: Stage) -> Plane:
-        return self.copies[stage.op] if stage.copies else self.plane_of(stage.op.results[0])
+        return self.copies[stage.op].plane if stage.copies else self.plane_of(stage.op.results[0])
 
     def _readings(self) -> dict[SSAValue | Operation, list[Reading]]:
         """Return what reads each value, and the copies of an op."""
@@ -100,11 +107,12 @@ class BandedOps:
             case op if isinstance(op, WindowOp):
                 source = self.plane_of(op.x)
                 if stage.copies:
-                    return [(op.x, _reach_of_pixels(phase_positions(source, target, op), source, target))]
+                    positions = phase_positions(source, target, self.copies[op].reader)
+                    return [(op.x, _reach_of_pixels(positions, source, target))]
                 copies, phases = self.copies.get(op), Phases.of(op.window)
                 if copies is None:
                     return [(op.x, _reach_of_windows(phases, source, target))]
                 # the operand itself is read by the copies alone
-                return [(op, _reach_of_windows(phases, copies, target))]
+                return [(op, _reach_of_windows(phases, copies.plane, target))]
             case _:
                 return []

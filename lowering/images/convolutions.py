@@ -1,5 +1,6 @@
 """Convolutions: the windows of a tile next to each other, the kernel of a linear layer on them, the residual."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -19,6 +20,8 @@ from .bands import Stage
 from .geometry import KNOWN, Plane
 from .image_code import ImageCode
 from .layers import adding
+from .memory import Phased, View
+from .runs import Steps
 from .window_layers import Channels, Windows
 
 CUT: Final = (count_blocks.FAMILY.name,)
@@ -34,18 +37,49 @@ TILES_A_THREAD: Final = 4
 
 def emit_convolution(image: ImageCode, op: Conv2dOp) -> None:
     """Emit the windows of each tile next to each other, the kernel on them, the residual and the activation."""
-    read, plane = Windows.of(image, op, "copy"), image.memory.views[op.result].plane
-    borders = _borders(image, op, plane)
-    kernel, shares = _Kernel(image, op, borders, read), len(borders) - 1
-    items = image.tiles(plane) * shares
+    if op in image.memory.phased:
+        _emit_phases(image, op, image.memory.phased[op])
+        return
+    read, y = Windows.of(image, op, "copy"), image.memory.views[op.result]
+    borders = _borders(image, op, y.plane, y.plane.tiles)
+    shares = len(borders) - 1
+
+    def windows(tile: Number, channels: Channels) -> Bytes:
+        return read.at(tile, y.plane, image.own(0), channels)
+
+    kernel = _Kernel(image, op, borders, windows, y, partial(image.clear, op.result))
+    items = image.tiles(y.plane) * shares
     image.each(items, lambda number: kernel.emit(number // shares, number % shares), Stage(op), shares)
 
 
-def _borders(image: ImageCode, op: Conv2dOp, plane: Plane) -> tuple[int, ...]:
+def _emit_phases(image: ImageCode, op: Conv2dOp, phased: Phased) -> None:
+    """Emit copies of the pixels of a pointwise convolution as phases of its reader, and the kernel on these."""
+    reader, parts, source = phased.reader, phased.parts, image.memory.views[op.x]
+    steps, copies = Steps.down_by(reader.window.stride[1]), Stage(op, copies=True)
+    image.copy_pixels(reader, packing.phase_pixels, op.x, phased.x, steps, stage=copies)
+    image.meet()
+    x, y = phased.x.apart(parts), phased.y.apart(parts)
+    plane = y.plane
+    borders = _borders(image, op, plane, plane.tiles * parts)
+    shares = len(borders) - 1
+    empty = image.arrays((reader, "empty"), partial(packing.empty_phases, source.plane, plane), reader)
+
+    def pixels(tile: Number, channels: Channels) -> Bytes:
+        return image.tile(x, tile, channels.first)
+
+    def clear(tile: Number, there: Bytes, count: Index) -> None:
+        image.clear_listed(empty, tile, there, plane.tile, count)
+
+    kernel = _Kernel(image, op, borders, pixels, y, clear)
+    items = plane.tiles * parts * shares
+    image.each(items, lambda number: kernel.emit(number // shares, number % shares), Stage(op), shares * parts)
+
+
+def _borders(image: ImageCode, op: Conv2dOp, plane: Plane, tiles: int) -> tuple[int, ...]:
     """Return the first output of each share, and the number of outputs."""
     outputs, threads = shape_of(op.weight)[1], image.threads
     unit = kernel_at(op.kernel, plane.tile).family.share
-    even = plane.length != KNOWN or plane.tiles >= TILES_A_THREAD * threads or plane.tiles % threads == 0
+    even = plane.length != KNOWN or tiles >= TILES_A_THREAD * threads or tiles % threads == 0
     shares = 1 if even else max(1, min(threads, outputs // unit))
     cells = -(-outputs // unit)
     return (*(unit * (cells * share // shares) for share in range(shares)), outputs)
@@ -58,12 +92,16 @@ class _Kernel:
     image: ImageCode
     op: Conv2dOp
     borders: tuple[int, ...]
-    read: Windows
+    windows: Callable[[Number, Channels], Bytes]
+    """Emits the windows of some channels of a tile, and returns where they are."""
+    y: View
+    clear: Callable[[Number, Bytes, Index], None]
+    """Emits zeros beside the pixels of a tile of results."""
 
     @property
     def width(self) -> int:
         """Positions of a tile."""
-        return self.image.memory.views[self.op.result].plane.tile
+        return self.y.plane.tile
 
     @property
     def chunk(self) -> int:
@@ -76,7 +114,7 @@ class _Kernel:
         """Emit the kernel, the residual, and what is left of the activation."""
         image, op = self.image, self.op
         first, count = self._outputs(share)
-        y = image.tile(image.memory.views[op.result], tile, first)
+        y = image.tile(self.y, tile, first)
         fused = op.residual is None and op.activation is not None and op.activation.kind in OF_FEW_INSTRUCTIONS
         self._emit_products(tile, share, y, count, op.activation if fused else None)
         rest = None if fused else op.activation
@@ -85,7 +123,7 @@ class _Kernel:
             call(adding(image.code, rest, self.width), y, added, y, count)
         elif rest is not None:
             call(activate(image.code, rest, self.width), y, y, count)
-        image.clear(op.result, tile, y, count)
+        self.clear(tile, y, count)
 
     def _outputs(self, share: Number) -> Channels:
         if len(self.borders) == 2:
@@ -113,7 +151,7 @@ class _Kernel:
         with loop(tile.constant(chunks)) as number:
             first = number * chunk
             size = (channels - first).smaller(chunk)
-            x = self.read.at(tile, image.memory.views[op.result].plane, image.own(0), Channels(first, size))
+            x = self.windows(tile, Channels(first, size))
             packed = image.constants.share_pointers(image.table, indices, share * chunks + number, shares * chunks)
             call(function, x, there, packed, size * taps, count)
         # dense kernels write rows behind their outputs

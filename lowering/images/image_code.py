@@ -143,8 +143,12 @@ class ImageCode:
         target: View,
         steps: Steps,
         fill: float = 0.0,
+        stage: Stage | None = None,
     ) -> None:
-        """Emit copies of pixels of `x`, by tables for each part of the target that has the channels of `x`."""
+        """Emit copies of pixels of `x`, by tables for each part of the target that has the channels of `x`.
+
+        They are a stage of `op`, unless another one is given.
+        """
         source, form = self.memory.views[x], self.run_form(steps, target.plane)
         parts = target.channels // source.channels
         if source.plane.length != KNOWN:
@@ -160,7 +164,7 @@ class ImageCode:
                 pixels = PixelTable(there, tables, number, form)
                 self.move(self.tile(source, 0), source.plane.tile, pixels, source.channels, fill)
 
-        self.each(target.plane.tiles, tile, Stage(op, copies=self.memory.phases.get(op) is target))
+        self.each(target.plane.tiles, tile, stage or Stage(op, copies=self.memory.phases.get(op) is target))
 
     def _copy_phases(self, op: Operation, source: View, target: View, fill: float) -> None:
         """Emit copies of every so many pixels of a row, from each of the first ones on."""
@@ -223,10 +227,15 @@ class ImageCode:
             used = self.lengths[plane.length].used(number, plane.tile)
             call(clearing(self.code, plane.tile), tile, table.cast(Ints).at(used), plane.tile - used, count)
             return
-        starts, positions = self.arrays(("empty", plane), partial(packing.empty_positions, plane))
+        empty = self.arrays(("empty", plane), partial(packing.empty_positions, plane))
+        self.clear_listed(empty, number, tile, plane.tile, count)
+
+    def clear_listed(self, empty: Sequence[Bytes], number: Number, tile: Bytes, size: int, channels: Index) -> None:
+        """Emit zeros at positions of a tile of so many: `empty` is where those of each tile begin, and all of them."""
+        starts, positions = empty
         entry = starts.cast(Longs).at(number)
         first, end = entry[0], entry[1]
-        call(clearing(self.code, plane.tile), tile, positions.cast(Ints).at(first), end - first, count)
+        call(clearing(self.code, size), tile, positions.cast(Ints).at(first), end - first, channels)
 
 
 def _stage_of(result: SSAValue) -> Stage | None:

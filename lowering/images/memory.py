@@ -13,17 +13,18 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.window import Pair
 from ...dialect.ops.image_network import ImageNetworkOp
-from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, WindowOp, image_shape
+from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp, WindowOp, expansion_of, image_shape
 from ...dialect.ops.movement import ConcatOp, SplitOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.tensors import shape_of
 from ...kernels.byte_quads import QUAD
 from ...kernels.tile_widths import PIXELS
 from ..buffer_packing import Lifetime
+from ..kernels.table import kernel_at
 from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 from ..quantized.found_codes import BOUNDS_BYTES
 from ..shared_buffers import SharedBuffers
-from .bands import BandedOps, Stage
+from .bands import BandedOps, Copies, Stage
 from .geometry import Phases, Plane, planes_of, reads_all
 from .open_rows import OpenRows
 from .stored_codes import StoredCodes
@@ -40,6 +41,9 @@ ARGUMENT_BYTES: Final = BOUNDS_BYTES + OUTSIDE_BYTES
 
 PADDED: Final = 16
 """Numbers to whose multiples those of a convolution are padded."""
+
+MOST_POSITIONS: Final = 1.25
+"""Positions of phases over those of the image, up to which a pointwise convolution computes phases."""
 
 ARRIVAL: Final = -1
 """The step in which arguments come in."""
@@ -70,10 +74,25 @@ class View:
         """Values from the first position of a channel to the end of its last tile."""
         return (self.plane.stored - 1) * self.tile_values + self.plane.tile
 
+    def apart(self, parts: int) -> "View":
+        """Return the same where each of some parts of the channels is a tile of its own."""
+        plane = replace(self.plane, ring=self.plane.ring * parts)
+        return replace(self, plane=plane, channels=self.channels // parts, all_channels=self.all_channels // parts)
+
     @property
     def bytes(self) -> int:
         """Bytes of the buffer."""
         return self.plane.stored * self.tile_values * self.item + 2 * GUARD_BYTES
+
+
+class Phased(NamedTuple):
+    """A pointwise convolution whose results are the phases that a depthwise one of a stride reads."""
+
+    reader: Depthwise2dOp
+    x: View
+    """The phases of what it reads itself."""
+    y: View
+    parts: int
 
 
 @dataclass(frozen=True)
@@ -82,6 +101,7 @@ class ImageMemory:
 
     views: dict[SSAValue, View]
     phases: dict[Operation, View]
+    phased: dict[Operation, Phased]
     own_bytes: int
     total: int
     """All bytes, but for those of each tile."""
@@ -130,10 +150,13 @@ class _Plan:
         self.ops = ops_of(self.network)
         self.arguments = list(self.network.body.block.args)
         values = [*self.arguments, *(result for op in self.ops for result in op.results)]
+        self.phased: dict[Operation, Depthwise2dOp] = {}
         self.planes = planes_of(self.ops, values, self.lanes) if self.rows is None else {}
         self.stored = StoredCodes.of(self.arguments, self.ops)
+        self.phased = self._phased()
         same = self.stored.same
-        self.values = [*self.arguments, *(one for op in self.ops for one in op.results if one not in same)]
+        made = (one for op in self.ops for one in op.results if op not in self.phased)
+        self.values = [*self.arguments, *(one for one in made if one not in same)]
         self.groups = self._groups()
         self.written: dict[SSAValue, int] = dict.fromkeys(self.arguments, ARRIVAL)
         self.read: dict[SSAValue, int] = dict.fromkeys(self.values, ARRIVAL)
@@ -155,6 +178,24 @@ class _Plan:
         for group in dict.fromkeys(self.groups.values()):
             self._find_rings(group)
 
+    def _phased(self) -> dict[Operation, Depthwise2dOp]:
+        """Return the depthwise convolutions whose phases another one makes, by that one.
+
+        Copies of what it reads are fewer than those of its results; both have about as many positions.
+        """
+        found: dict[Operation, Depthwise2dOp] = {}
+        if self.rows is not None or self.stored.codes:
+            return found
+        for op in self.ops:
+            if not isinstance(op, Depthwise2dOp) or (conv := expansion_of(op)) not in self.ops or conv is None:
+                continue
+            before, plane, parts = self._plane_of(conv.result), self._phase_plane(op), len(_offsets_of(op))
+            positions = parts * plane.tiles * plane.tile
+            is_covered = plane.tile in kernel_at(conv.kernel, plane.tile).family.widths
+            if is_covered and positions <= MOST_POSITIONS * before.tiles * before.tile:
+                found[conv] = op
+        return found
+
     def _groups(self) -> dict[Operation, BandedOps]:
         """Return the groups of ops that run in bands; what has to do with codes does not."""
         found: dict[Operation, BandedOps] = {}
@@ -163,11 +204,21 @@ class _Plan:
             stored = {*self.stored.codes, *self.stored.same}
             if any(value in stored for op in ops for value in (*op.operands, *op.results)):
                 continue
-            copies = {op: self._phase_plane(op) for op in ops if self._needs_phases(op)}
+            copies = {op: Copies(self._phase_plane(reader), reader) for op in ops if (reader := self._reader_of(op))}
             found |= dict.fromkeys(ops, BandedOps(tuple(ops), group.bands, self._plane_of, copies))
         return found
 
+    def _reader_of(self, op: Operation) -> WindowOp | None:
+        """Return the op for whose windows an op copies pixels, which is itself or the next one; None where none are."""
+        if op in self.phased:
+            return self.phased[op]
+        if isinstance(op, WindowOp) and self._needs_phases(op) and op.x.owner not in self.phased:
+            return op
+        return None
+
     def _plane_of(self, value: SSAValue) -> Plane:
+        if isinstance(value.owner, Operation) and value.owner in self.phased:
+            return self._phase_plane(self.phased[value.owner])
         return self.planes[_size(value)] if self.rows is None else self.rows.plane(self.rows.values[value])
 
     def _find_rings(self, group: BandedOps) -> None:
@@ -200,8 +251,8 @@ class _Plan:
     def finish(self) -> ImageMemory:
         """Return the plan."""
         own, found = self._found(max((_own_rows(op) for op in self.ops), default=0) * PIXELS * FLOAT_BYTES)
-        copies = {op: self._phase_view(op) for op in self.ops if self._needs_phases(op)}
-        lives = [Lifetime(view.bytes, *self.steps[op]) for op, view in copies.items()]
+        copies = {op: self._phase_view(op) for op in self.ops if self._needs_phases(op) or op in self.phased}
+        lives = [Lifetime(view.bytes, *self._steps_of_phases(op)) for op, view in copies.items()]
         plan, begin = self.shared.plan(lambda root: self._view(root, 0).bytes, lives), own + GUARD_BYTES
         views: dict[SSAValue, View] = {}
         for value in self.shared.values:
@@ -212,9 +263,10 @@ class _Plan:
         phases = {
             op: self._at(begin, start, view) for (op, view), start in zip(copies.items(), plan.others, strict=True)
         }
+        phased = {conv: Phased(op, phases[conv], phases[op], len(_offsets_of(op))) for conv, op in self.phased.items()}
         groups = list(dict.fromkeys(self.groups.get(op, op) for op in self.ops))
         total, of_tile = (own + plan.total, 0) if self.rows is None else (own, plan.total)
-        return ImageMemory(views, phases, own, total, of_tile, self._zeroed(), self.stored, found, groups)
+        return ImageMemory(views, phases, phased, own, total, of_tile, self._zeroed(), self.stored, found, groups)
 
     def _at(self, begin: int, start: int, view: View) -> View:
         """Return a view whose place begins behind a byte: so far behind it, or that for each tile."""
@@ -241,13 +293,23 @@ class _Plan:
         plane = replace(self._plane_of(value), ring=self.rings.get(root, 0))
         return View(plane, start, shape_of(value)[1], shape_of(root)[1], first, item)
 
+    def _steps_of_phases(self, op: Operation) -> tuple[int, int]:
+        """Return the first and the last step in which the phases that an op reads are alive."""
+        made = op.operands[0].owner
+        first = self.steps[made] if isinstance(made, Operation) and made in self.phased else self.steps[op]
+        return first[0], self.steps[op][1]
+
     def _phase_view(self, op: Operation) -> View:
+        """Return the view of the phases that an op reads."""
         assert isinstance(op, WindowOp)
-        plane, group = self._phase_plane(op), self.groups.get(op)
-        ring = plane.tiles if group is None else group.ring([Stage(op, copies=True)])
+        reader, made = self.phased.get(op, op), op.x.owner
+        plane, group, stage = self._phase_plane(reader), self.groups.get(op), Stage(op, copies=True)
+        if isinstance(made, Operation) and made in self.phased:
+            stage = Stage(made)
+        ring = plane.tiles if group is None or stage.op not in group.ops else group.ring([stage])
         if ring < plane.tiles:
             plane = replace(plane, ring=ring)
-        channels = shape_of(op.x)[1] * len(Phases.of(op.window).offsets)
+        channels = shape_of(op.x)[1] * len(_offsets_of(reader))
         on_codes = (isinstance(op, Conv2dOp) and op.codes is not None) or op.x in self.stored.codes
         return View(plane, 0, channels, channels, item=1 if on_codes else FLOAT_BYTES)
 
@@ -262,6 +324,8 @@ class _Plan:
         """Return the values that windows read beyond their pixels; what is joined or cut counts with all its parts."""
         found: set[SSAValue] = set()
         for op in reversed(self.ops):
+            if op in self.phased:
+                continue
             if isinstance(op, Conv2dOp | Depthwise2dOp) and not self._needs_phases(op):
                 # pads at the end alone move no tap, but make the image larger
                 if not Phases.of(op.window).is_point or self._plane_of(op.x) != self._plane_of(op.results[0]):
@@ -279,6 +343,10 @@ def _with_channels(parts: Sequence[SSAValue]) -> Iterator[tuple[SSAValue, int]]:
     for part in parts:
         yield part, first
         first += shape_of(part)[1]
+
+
+def _offsets_of(op: WindowOp) -> Sequence[Pair]:
+    return Phases.of(op.window).offsets
 
 
 def padded_outputs(op: Conv2dOp) -> int:

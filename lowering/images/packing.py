@@ -150,9 +150,20 @@ def minus_infinity_outside(plane: Plane, _: Operation | None) -> list[NDArray[np
 
 def empty_positions(plane: Plane, _: Operation | None) -> Arrays:
     """Return where the positions of each tile begin that are no pixels, and these, counted in their tile."""
-    empty = np.flatnonzero(plane.pixels() == NO_PIXEL)
-    starts = np.searchsorted(empty, plane.tile * np.arange(plane.tiles + 1))
-    return [starts.astype(np.int64), np.append(empty % plane.tile, 0).astype(np.int32)]
+    return _listed(plane.pixels() == NO_PIXEL, plane.tile)
+
+
+def empty_phases(plane: Plane, target: Plane, op: Operation | None) -> Arrays:
+    """Return the same for the phases of a plane, each phase of a tile after the other."""
+    assert isinstance(op, WindowOp)
+    phases = np.stack(phase_positions(plane, target, op)).reshape(-1, target.tiles, target.tile)
+    return _listed(phases.transpose(1, 0, 2).ravel() == NO_PIXEL, target.tile)
+
+
+def _listed(is_empty: NDArray[np.bool_], tile: int) -> Arrays:
+    empty = np.flatnonzero(is_empty)
+    starts = np.searchsorted(empty, np.arange(0, len(is_empty) + 1, tile))
+    return [starts.astype(np.int64), np.append(empty % tile, 0).astype(np.int32)]
 
 
 def pixel_bits(plane: Plane, _: Operation | None) -> Arrays:

@@ -49,9 +49,11 @@ class Windows:
     @staticmethod
     def of(image: ImageCode, op: WindowOp, work: Work, fill: float = 0.0) -> "Windows":
         """Return the windows of an op, with `fill` outside of the image; pixels are copied where an op needs phases."""
-        codes, phases, source = _codes_of(image, op), Phases.of(op.window), image.memory.views[op.x]
+        codes, phases = _codes_of(image, op), Phases.of(op.window)
+        is_made = any(phased.reader is op for phased in image.memory.phased.values())
+        source = image.memory.phases[op] if is_made else image.memory.views[op.x]
         words = None if codes is None else _words_of(image, op, codes)
-        if needs_phases(op, image.memory.stored):
+        if needs_phases(op, image.memory.stored) and not is_made:
             source = image.memory.phases[op]
             if words is None:
                 image.copy_pixels(op, packing.phase_pixels, op.x, source, Steps.down_by(op.window.stride[1]), fill)

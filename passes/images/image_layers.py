@@ -22,6 +22,7 @@ from ...dialect.ops.images import (
     Pool2dOp,
     Resample2dOp,
     WindowOp,
+    expansion_of,
     image_shape,
     is_image_rank,
     is_open,
@@ -307,7 +308,9 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
         case Depthwise2dOp() | Pool2dOp() if not _is_whole(op):
             # what stands beside the image has a value of its own for a pooling, which reads a copy
             copied = isinstance(op, Pool2dOp) or op.window.stride != (1, 1)
-            return shares.values * MOVED_US * copied * pixels_of(op.x) + shares.taps * _taps_us(op)
+            before = expansion_of(op) if isinstance(op, Depthwise2dOp) else None
+            moved = pixels_of(op.x if before is None else before.x)
+            return shares.values * MOVED_US * copied * moved + shares.taps * _taps_us(op)
         case Resample2dOp():
             return shares.values * MOVED_US * len(op.rows.taps) * len(op.columns.taps) * pixels_of(op.result)
         case Interleave2dOp():

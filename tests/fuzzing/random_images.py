@@ -38,7 +38,7 @@ class DrawnImages:
     def outputs(self) -> list[str]:
         """Draw nodes, and return the names of one or two results."""
         often = (self._conv, self._conv, self._conv, self._depthwise, self._pool, self._activation, self._meeting)
-        seldom = (self._resized, self._normalized, self._padded, self._reduced)
+        seldom = (self._resized, self._normalized, self._padded, self._reduced, self._expanded)
         others = (self._by_pixels, self._by_groups, self._wide_pool, self._transposed, self._from_channels)
         for _ in range(int(self._rng.integers(2, 9))):
             one_of(self._rng, (*often, *seldom, *others))()
@@ -90,6 +90,16 @@ class DrawnImages:
         taps, attributes, size = self._window(plane.size, dilates=True)
         shape = (plane.channels * more, 1, taps[0], taps[1])
         return self._kept(self.net.conv(plane.name, shape, group=plane.channels, **attributes), shape[0], size)
+
+    def _expanded(self) -> Plane:
+        """A pointwise convolution to more channels, and one of each channel behind it."""
+        plane = one_of(self._rng, self.planes)
+        channels = plane.channels * int(self._rng.integers(2, 7)) if plane.channels < 20 else plane.channels + 7
+        name = self.net.conv(plane.name, (channels, plane.channels, 1, 1))
+        if self._rng.random() < 0.7:
+            name = self.net.node(one_of(self._rng, ACTIVATIONS), name)
+        taps, attributes, size = self._window(plane.size, dilates=True)
+        return self._kept(self.net.conv(name, (channels, 1, *taps), group=channels, **attributes), channels, size)
 
     def _pool(self) -> Plane:
         plane = one_of(self._rng, self.planes)

@@ -275,6 +275,36 @@ def test_bands_of_awkward_windows_yield_what_whole_images_do(tile: int, bands: i
     Case(shapes, emit, tile=tile, bands=bands).agrees()
 
 
+EXPANDED: dict[str, tuple[Sequence[int], WindowAttr]] = {
+    "odd sizes": ((3, 13, 11), WindowAttr((3, 3), strides=(2, 2), pads=(1, 1, 1, 1))),
+    "even sizes": ((3, 40, 24), WindowAttr((5, 5), strides=(2, 2), pads=(1, 1, 2, 2))),
+    "stride 3": ((3, 29, 31), WindowAttr((3, 3), strides=(3, 3), pads=(0, 2, 1, 0))),
+    "rows alone": ((3, 50, 9), WindowAttr((3, 3), strides=(2, 1), pads=(1, 1, 1, 1))),
+    "one row": ((3, 67), WindowAttr((1, 3), strides=(1, 2), pads=(0, 1, 0, 1))),
+    "points": ((3, 40, 33), WindowAttr((1, 1), strides=(2, 2))),
+    "dilations": ((3, 40, 33), WindowAttr((2, 2), strides=(2, 2), dilations=(3, 2), pads=(3, 0, 0, 2))),
+}
+
+
+@pytest.mark.parametrize(
+    ("tile", "bands", "threads"),
+    [(PIXELS, 0, 1), (48, 3, 1)]
+    + [pytest.param(*one, marks=pytest.mark.slow) for one in ((NARROW, 70, 1), (PIXELS, 4, 2), (NARROW, 0, 2))],
+)
+def test_a_pointwise_convolution_makes_the_phases_of_a_stride(tile: int, bands: int, threads: int) -> None:
+    def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        found = list[SSAValue]()
+        for x, (_, window) in zip(images, EXPANDED.values(), strict=True):
+            wide = layers.conv(layers.conv(x, 4, POINT), 11, POINT, activation=RELU)
+            found.append(layers.conv(layers.depthwise(wide, window), 5, POINT, density=0.2))
+        return found
+
+    case = Case([shape for shape, _ in EXPANDED.values()], emit, threads, tile, bands)
+    networks = [op for op in case.module.walk() if isinstance(op, ImageNetworkOp)]
+    assert sum(len(plan_images(network, TARGET.lanes).phased) for network in networks) >= len(EXPANDED) - 2
+    case.agrees()
+
+
 @pytest.mark.parametrize("bands", [2, 9, 70])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_bands_run_through_branches_that_meet_again(bands: int, threads: int) -> None:
