@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...sparse.csr import CscMatrix
 from ..family import GroupedCodes, KernelFamily, LayerWeights
 from ..work import Layer, Tile, Work
 
@@ -82,6 +83,8 @@ HEAD_WORDS: Final = 4 * PANEL_WIDTH
 """Numbers of the panel's outputs (-1 for none), their factors and biases, even outputs first; steps before its own."""
 
 Ids = NDArray[np.int64]
+
+Steps = NDArray[np.int8 | np.int16]
 
 
 LINE: Final = np.dtype(f"V{STEP_BYTES}")
@@ -165,7 +168,8 @@ def pack(weights: LayerWeights) -> tuple[NDArray[np.void]]:
     if codes is None:
         raise ValueError("expected codes with a scale for each group of inputs, got floats")
     inputs, outputs = matrix.shape
-    unit = unit_of(codes, matrix.columns, matrix.rows)
+    steps = _dense_steps(codes, matrix)
+    unit = unit_of(codes, steps)
     units = -(-inputs // unit)
     order = np.argsort(-np.diff(matrix.pointers), kind="stable")
     panels = -(-outputs // PANEL_WIDTH)
@@ -173,48 +177,50 @@ def pack(weights: LayerWeights) -> tuple[NDArray[np.void]]:
     members[:outputs] = order
     parts = [
         _panels(
-            weights,
+            steps[:, : units * unit],
+            weights.bias,
             codes,
             members[first : first + PANELS_AT_ONCE * PANEL_WIDTH].reshape(-1, PANEL_WIDTH),
-            (unit, units),
+            unit,
         )
         for first in range(0, panels * PANEL_WIDTH, PANELS_AT_ONCE * PANEL_WIDTH)
     ]
     heads, places, scales, slots = (np.concatenate(part) for part in zip(*parts, strict=True))
-    steps = ((places & DENSE_BIT - 1) + (places >> 8 & DENSE_BIT - 1)).sum(axis=1)
-    heads[:, 3 * PANEL_WIDTH] = np.cumsum(steps) - steps
+    lines = ((places & DENSE_BIT - 1) + (places >> 8 & DENSE_BIT - 1)).sum(axis=1)
+    heads[:, 3 * PANEL_WIDTH] = np.cumsum(lines) - lines
     return (PackedSlots(unit, heads, places, scales, slots).array,)
 
 
-def unit_of(codes: GroupedCodes, columns: Ids, rows: Ids) -> int:
+def _dense_steps(codes: GroupedCodes, matrix: CscMatrix) -> Steps:
+    """Return steps [outputs + 1, inputs and room for whole units]; the last output is that of members that are none."""
+    inputs, outputs = matrix.shape
+    is_small = not len(codes.steps) or np.abs(codes.steps).max() <= np.iinfo(np.int8).max - MOST_IN_SLOT
+    steps = np.zeros((outputs + 1, -(-inputs // UNIT) * UNIT), np.int8 if is_small else np.int16)
+    steps[matrix.columns, matrix.rows] = codes.steps
+    return steps
+
+
+def unit_of(codes: GroupedCodes, steps: Steps) -> int:
     """Return the inputs of a unit: so few that sums of products with inputs are numbers of 16 bits."""
-    if codes.size < UNIT or not len(rows):
+    if codes.size < UNIT:
         return LOOKED_UP
-    units = int(rows.max()) // UNIT + 1
-    largest = np.bincount(columns * units + rows // UNIT, weights=np.abs(codes.steps)).max()
-    return UNIT if largest <= MOST_OF_UNIT else LOOKED_UP
+    largest = np.abs(steps).reshape(-1, UNIT).sum(axis=1, dtype=np.int32).max(initial=0)
+    return UNIT if 0 < largest <= MOST_OF_UNIT else LOOKED_UP
 
 
 def _panels(
-    weights: LayerWeights, codes: GroupedCodes, members: Ids, unit: tuple[int, int]
+    steps: Steps, bias: NDArray[np.float32], codes: GroupedCodes, members: Ids, size: int
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.int16], NDArray[np.uint8]]:
     """Return heads, units, scales and slots of some panels; members [panels, 16] are their outputs, -1 for none."""
-    size, units = unit
-    blocks, panels = units * (size // LOOKED_UP), len(members)
-    position, block, entry = _pieces(weights, codes, members)
-    input_in_block, value = weights.sparse.rows[entry.source] % LOOKED_UP, entry.steps
-    # the how manieth piece of an output in a block each one is
-    cell = position * blocks + block
-    ranks = np.arange(len(cell)) - np.searchsorted(cell, cell)
-    counts = np.bincount(cell, minlength=panels * PANEL_WIDTH * blocks).reshape(panels, PANEL_WIDTH, blocks)
-    steps = -(-counts.max(axis=1) // SLOTS)
+    units, blocks, panels = steps.shape[1] // size, steps.shape[1] // LOOKED_UP, len(members)
+    # [panels, blocks, outputs, inputs]
+    held = steps[members].reshape(panels, PANEL_WIDTH, blocks, LOOKED_UP).swapaxes(1, 2)
+    needed = -(-_pieces(held).sum(axis=3, dtype=np.int32).max(axis=2) // SLOTS)
     fit = _fit_in_codes(codes)
-    quads = 4 * cell + input_in_block // PAIR_INPUTS
-    is_first = np.diff(entry.source, prepend=-1) != 0
-    in_quads = np.bincount(quads[is_first], minlength=4 * panels * PANEL_WIDTH * blocks)
-    paired = (steps >= LEAST_PAIRED) & fit & (in_quads.reshape(panels, PANEL_WIDTH, blocks, 4).max(axis=(1, 3)) <= 2)
-    dense = (steps >= LEAST_DENSE) & fit & ~paired
-    lines = np.where(paired, PAIRED_LINES, np.where(dense, DENSE_LINES, steps))
+    paired = (needed >= LEAST_PAIRED) & fit
+    paired[paired] = _most_of_quads(held[paired]) <= SLOTS
+    dense = (needed >= LEAST_DENSE) & fit & ~paired
+    lines = np.where(paired, PAIRED_LINES, np.where(dense, DENSE_LINES, needed)).astype(np.int64)
     by_unit = (lines | (dense | paired) * DENSE_BIT).reshape(panels, units, -1)
     first, second = by_unit[..., 0], by_unit[..., 1] if size > LOOKED_UP else np.zeros_like(by_unit[..., 0])
     order = np.argsort(first * 256 + second, axis=1, kind="stable")
@@ -226,20 +232,44 @@ def _panels(
     np.put_along_axis(before, order[..., np.newaxis], (ends - in_order.reshape(-1)).reshape(by_unit.shape), axis=1)
     starts = before.reshape(panels, blocks)
     slots = np.zeros((int(ends[-1]), STEP_BYTES), np.uint8)
-    panel, output = np.divmod(position, PANEL_WIDTH)
-    in_slots = ~(dense | paired)[panel, block]
-    step = starts[panel, block] + ranks // SLOTS
-    written = input_in_block | np.abs(value) << 4 | np.where(value < 0, SIGN_BIT, 0)
-    slots[step[in_slots], (output * SLOTS + ranks % SLOTS)[in_slots]] = written[in_slots]
+    _write_slots(held[~(dense | paired)], starts[~(dense | paired)], slots)
     for kind, count, lines_of in ((dense, DENSE_LINES, _dense_lines), (paired, PAIRED_LINES, _paired_lines)):
         if kind.any():
-            number = np.cumsum(kind.reshape(-1)).reshape(kind.shape)[panel, block] - 1
-            inside = kind[panel, block]
-            places = ((number * LOOKED_UP + input_in_block) * PANEL_WIDTH + output)[inside]
-            held = np.bincount(places, value[inside], minlength=int(kind.sum()) * LOOKED_UP * PANEL_WIDTH)
-            slots[starts[kind][:, np.newaxis] + np.arange(count)] = lines_of((held + MIDDLE).astype(np.uint8))
+            by_input = held[kind].swapaxes(1, 2) + np.int8(MIDDLE)
+            slots[starts[kind][:, np.newaxis] + np.arange(count)] = lines_of(by_input.astype(np.uint8).reshape(-1))
     factors, scales = _scales(codes, members, (size, units), order)
-    return _heads(members, factors, weights.bias), words.astype(np.uint32), scales, slots
+    return _heads(members, factors, bias), words.astype(np.uint32), scales, slots
+
+
+def _pieces(steps: Steps) -> Steps:
+    """Return the slots that each weight takes."""
+    return (np.abs(steps) + np.int8(MOST_IN_SLOT - 1)) // np.int8(MOST_IN_SLOT)
+
+
+def _most_of_quads(blocks: Steps) -> NDArray[np.uint8]:
+    """Return how many of four neighbouring inputs an output of each block has at most."""
+    quads = np.ascontiguousarray(blocks != 0).view(np.uint32)
+    return np.bitwise_count(quads).max(axis=(1, 2), initial=0)
+
+
+def _write_slots(blocks: Steps, starts: Ids, slots: NDArray[np.uint8]) -> None:
+    """Write blocks [blocks, 16 outputs, 16 inputs] into their steps, each from its line on."""
+    pieces = _pieces(blocks)
+    # the number of each weight's first slot among those of its output in the block
+    firsts = np.cumsum(pieces, axis=2, dtype=np.int16) - pieces
+    block, output, place = np.nonzero(blocks)
+    step, count, rank = blocks[block, output, place], pieces[block, output, place], firsts[block, output, place]
+    line, size = starts[block], np.abs(step)
+    sign = np.where(step < 0, np.uint8(SIGN_BIT), np.uint8(0)) | place.astype(np.uint8)
+    for piece in range(int(count.max(initial=0))):
+        if piece:
+            longer = count > piece
+            line, output, sign, count, rank, size = (
+                one[longer] for one in (line, output, sign, count, rank, size - MOST_IN_SLOT)
+            )
+        held = np.minimum(size, MOST_IN_SLOT).astype(np.uint8)
+        at = rank + piece
+        slots[line + at // SLOTS, output * SLOTS + at % SLOTS] = sign | held << np.uint8(4)
 
 
 def _fit_in_codes(codes: GroupedCodes) -> bool:
@@ -271,30 +301,6 @@ def _paired_lines(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
     places[block, quad, slot] = place % PAIR_INPUTS << 2 * quad
     halves = held[:, 0::2] | held[:, 1::2] << np.uint8(4)
     return np.concatenate([halves, np.bitwise_or.reduce(places, axis=1, keepdims=True)], axis=1)
-
-
-class _Pieces(NamedTuple):
-    """Parts of weights that fit a slot: the entry of the matrix each comes from, and its steps with their sign."""
-
-    source: Ids
-    steps: Ids
-
-
-def _pieces(weights: LayerWeights, codes: GroupedCodes, members: Ids) -> tuple[Ids, Ids, _Pieces]:
-    """Return the position of each piece's output among the members, its block of inputs, and the piece."""
-    matrix, flat = weights.sparse, members.reshape(-1)
-    held = flat[flat >= 0]
-    owner, _ = matrix.pattern.entries(held)
-    starts = np.cumsum(np.diff(matrix.pointers)[held]) - np.diff(matrix.pointers)[held]
-    entries = np.repeat(matrix.pointers[held] - starts, np.diff(matrix.pointers)[held]) + np.arange(len(owner))
-    # outputs that are none stand last
-    steps = codes.steps[entries]
-    parts = -(-np.abs(steps) // MOST_IN_SLOT)
-    repeated = np.repeat(np.arange(len(entries)), parts)
-    done = MOST_IN_SLOT * (np.arange(len(repeated)) - np.repeat(np.cumsum(parts) - parts, parts))
-    sizes = np.minimum(MOST_IN_SLOT, np.abs(steps)[repeated] - done)
-    pieces = _Pieces(entries[repeated], np.sign(steps)[repeated] * sizes)
-    return owner[repeated], matrix.rows[pieces.source] // LOOKED_UP, pieces
 
 
 def _scales(

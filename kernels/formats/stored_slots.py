@@ -75,13 +75,15 @@ def stored(array: NDArray[np.void]) -> NDArray[np.void]:
     zeros = _zeros(packed, steps)
     flat = steps.reshape(-1)
     found = np.flatnonzero(flat)
-    gaps, bits = _gaps(found), np.packbits(flat != 0, bitorder="little")
-    has_gaps, has_zeros = len(gaps) < len(bits), bool((zeros != MIDDLE).any())
+    bits = np.packbits(flat != 0, bitorder="little")
+    # a gap takes half a byte at least
+    gaps = _gaps(found) if len(found) < 2 * len(bits) else None
+    has_gaps, has_zeros = gaps is not None and len(gaps) < len(bits), bool((zeros != MIDDLE).any())
     parts: list[NDArray[np.generic]] = [
         packed.scales,
         keys,
         _in_halves(zeros.reshape(-1)) if has_zeros else np.zeros(0, np.uint8),
-        gaps if has_gaps else bits,
+        gaps if gaps is not None and has_gaps else bits,
         _in_halves(flat[found] & FOUR_BITS),
     ]
     first = np.concatenate([array[:1].view(np.uint8), packed.heads.reshape(-1).view(np.uint8)])

@@ -295,7 +295,7 @@ def _gpt2(size: EncoderSize, vocabulary: int) -> Architecture:
     config = transformers.GPT2Config(
         vocab_size=vocabulary, n_embd=size.width, n_layer=size.layers, n_head=size.heads, n_positions=1024
     )
-    return _decoder_step(transformers.GPT2LMHeadModel(config), size.layers, (size.heads, size.width // size.heads))
+    return decoder_step(transformers.GPT2LMHeadModel(config), size.layers, (size.heads, size.width // size.heads))
 
 
 def _llama_step() -> Architecture:
@@ -303,10 +303,10 @@ def _llama_step() -> Architecture:
     config = transformers.LlamaConfig(**small.options(USUAL_TEXT))
     config._attn_implementation = "eager"
     past = (config.num_key_value_heads, WIDTH // HEADS)
-    return _decoder_step(transformers.LlamaForCausalLM(config), config.num_hidden_layers, past)
+    return decoder_step(transformers.LlamaForCausalLM(config), config.num_hidden_layers, past)
 
 
-def _decoder_step(network: Torch, layers: int, past: tuple[int, int]) -> Architecture:
+def decoder_step(network: Torch, layers: int, past: tuple[int, int]) -> Architecture:
     """Return a step behind a past of so many heads of so many features in each layer."""
     (heads, features), names = past, tuple(f"{kind}_{index}" for index in range(layers) for kind in ("key", "value"))
     parts = [torch.randn(2, heads, 5, features) for _ in names]

@@ -39,8 +39,12 @@ AXES: Final = {
     "sequence_length": "sequence",
     "past_sequence_length": "past",
     "total_sequence_length": "total",
+    "past_sequence_length + sequence_length": "total",
+    "sequence_len": "sequence",
+    "past_sequence_len": "past",
+    "past_seq_len + seq_len": "total",
 }
-"""The builder's names of free axes, and those of the other exports."""
+"""Names of free axes of the builder, of optimum and of mobius, and those of the other exports."""
 
 
 class Decoder(NamedTuple):

@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
+from onnx import numpy_helper
 
 import redpebble
 from redpebble.models import smollm2
@@ -56,6 +57,17 @@ CALLS: Final = (
 )
 FEW: Final = (Call(1, 7, 0), Call(1, 1, 64), Call(2, 7, 0, padding=3))
 LONG: Final = (Call(1, 1, 1500), Call(1, 4, 1100))
+
+
+FAR: Final = (
+    Call(1, 512, 0),
+    Call(2, 130, 0, padding=31),
+    Call(1, 64, 1024),
+    Call(1, 512, 300),
+    Call(3, 1, 1024, padding=5),
+    Call(4, 1, 600, padding=5, zeros_first=True),
+)
+"""Long prompts and chunks behind long pasts."""
 
 
 def feeds_of(proto: onnx.ModelProto, call: Call, room: int | None) -> Mapping[str, NDArray[np.generic]]:
@@ -125,6 +137,20 @@ def _assert_same_text(
     np.testing.assert_allclose(found[kept] / scale, expected[kept] / scale, atol=tolerance, rtol=0, err_msg=str(call))
 
 
+def with_positions(proto: onnx.ModelProto, count: int) -> onnx.ModelProto:
+    """Return a copy whose tables of cosines and sines have that many rows: row 1 has the angles of a step."""
+    longer = onnx.ModelProto()
+    longer.CopyFrom(proto)
+    tables = {tensor.name: tensor for tensor in longer.graph.initializer if tensor.name.startswith(("cos_", "sin_"))}
+    for name in (name for name in tables if name.startswith("cos_")):
+        pair = tables[name], tables[name.replace("cos_", "sin_")]
+        cosines, sines = (numpy_helper.to_array(one)[1] for one in pair)
+        angles = np.arange(count)[:, np.newaxis] * np.arctan2(sines, cosines)
+        for tensor, values in zip(pair, (np.cos(angles), np.sin(angles)), strict=True):
+            tensor.CopyFrom(numpy_helper.from_array(values.astype(cosines.dtype), tensor.name))
+    return longer
+
+
 def room_of(name: str) -> int | None:
     return WINDOW if name in WINDOWED else None
 
@@ -176,6 +202,20 @@ def test_decoders_of_half_precision_are_taken_and_agree_as_far_as_they_round(nam
     networks = redpebble.optimize(proto, target="ort").networks
     assert sum(network.layers for network in networks) == 16
     assert_agrees(proto, redpebble.session(proto), FEW, tolerance=4e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_long_prompts_and_pasts_agree_in_sessions_and_libraries(name: str, tmp_path: Path) -> None:
+    proto, room = with_positions(stored_export(name), 2048), room_of(name)
+    result, library, shipped = redpebble.optimize(proto, target="ort"), tmp_path / "model.so", options()
+    assert_agrees(proto, redpebble.session(result.model, options()), FAR, room)
+    if not result.networks:
+        return  # dense weights of four bits stay with onnxruntime
+    write_library(result.model, library)
+    shipped.register_custom_ops_library(str(library))
+    ours = onnxruntime.InferenceSession(result.proto.SerializeToString(), shipped)
+    assert_agrees(proto, ours, CALLS + FAR, room)
 
 
 @pytest.mark.slow

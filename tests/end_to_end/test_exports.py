@@ -69,8 +69,9 @@ FURTHER: Final[Mapping[str, Expected]] = {
 NATIVE: Final = ("albert", "electra", "llama", "modernbert", "mpnet", "neox", "phi", "qwen", "siglip")
 """Networks that `compile` takes, too, by either exporter."""
 
-NAMES: Final = [name for name in stored_names() if not name.endswith(".genai")]
-"""Decoders of onnxruntime-genai have tests of their own, `test_decoders.py`."""
+STEPS: Final = (".genai", ".mobius", ".mobius_cpu", ".optimum", "_step.classic", "_step.dynamo")
+NAMES: Final = [name for name in stored_names() if not name.endswith(STEPS) or name.startswith("llama_step")]
+"""Steps of decoders have tests of their own, `test_decoders.py` and `test_decoder_exports.py`."""
 DEFAULT: Final = ("bert.classic", "deit.dynamo", "gpt2.dynamo", "llama.classic", "mpnet.classic", "tabnet.classic")
 """Exports that the default suite reads beside small ones of dynamo; it optimizes the first and the last of them."""
 
