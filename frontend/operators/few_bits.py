@@ -44,12 +44,8 @@ class Codes:
     @property
     def matrix(self) -> CscMatrix:
         """The floats [inputs, outputs] that are not zero."""
-        outputs, inputs = self.steps.shape
-        columns, rows = np.nonzero(self.steps)
-        values = self.scales[columns, rows // self.size] * self.steps[columns, rows].astype(np.float32)
-        stays = values != 0
-        pointers = np.append(0, np.cumsum(np.bincount(columns[stays], minlength=outputs)))
-        return CscMatrix((inputs, outputs), pointers, rows[stays], values[stays])
+        scales = self.scales.repeat(self.size, axis=1)[:, : self.steps.shape[1]]
+        return CscMatrix.from_dense((scales * self.steps).T)
 
 
 def convert_matmul_nbits(conversion: Conversion) -> Sequence[SSAValue]:

@@ -6,7 +6,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
-from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.constants import SparseConstantOp, few_bits_of
 from ...dialect.ops.layers import LinearOp, float_layers
 from ...dialect.tensors import shape_of
 from ...kernels.work import Layer
@@ -31,18 +31,22 @@ class NeuronView(NamedTuple):
 def neuron_view(module: ModuleOp) -> NeuronView:
     """Return the view of a module without tiles; a layer whose weight is no constant has no order to gain from.
 
-    Nor has one on codes, as far as prices of kernels of floats tell: its neurons are moved with those of others.
+    Nor has one on codes, as far as prices of kernels of floats tell: its neurons are moved with those of others. Those
+    of a weight of few bits stay: groups of neighbouring inputs share scales.
     """
     every = [op for op in float_layers(module.walk()) if weight_of(op.weight) is not None]
     layers = layers_of([op.weight for op in every])
-    sparse = [(op, layer) for op, layer in zip(every, layers, strict=True) if _is_sparse(op)]
+    sparse = [
+        (op, layer) for op, layer in zip(every, layers, strict=True) if _is_sparse(op) and not _has_codes(op.weight)
+    ]
     weights = dict.fromkeys(op.weight for op, _ in sparse)
     members = tuple(group for group in permutation_groups(module) if any(run.value in weights for run in group.runs))
     starts = np.append(0, np.cumsum([group.size for group in members])).astype(np.int64)
     axes = _axes(members, starts)
     count = int(starts[-1])
     grouped = tuple(_grouped(op.weight, axes, count) for op, _ in sparse)
-    free = np.array([*(not group.pinned for group in members), False])
+    pinned = [group.pinned or any(_has_codes(run.value) for run in group.runs) for group in members]
+    free = np.array([*(not one for one in pinned), False])
     # an axis of size 1 has no group: its neuron is the one behind all others
     groups = NeuronGroups(np.append(starts, count + 1), free, grouped)
     return NeuronView(tuple(op for op, _ in sparse), tuple(layer for _, layer in sparse), groups, members)
@@ -50,6 +54,12 @@ def neuron_view(module: ModuleOp) -> NeuronView:
 
 def _is_sparse(op: LinearOp) -> bool:
     return isinstance(op.weight.owner, SparseConstantOp)
+
+
+def _has_codes(weight: SSAValue) -> bool:
+    """Return whether kernels read codes that groups of inputs have scales for."""
+    few_bits = few_bits_of(weight)
+    return few_bits is not None and few_bits.may_round_inputs
 
 
 Run = tuple[int, int, int]

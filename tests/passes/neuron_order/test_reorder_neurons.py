@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.utils.exceptions import PassFailedException
 
+from redpebble.dialect.attributes.few_bits import FewBitsAttr
 from redpebble.dialect.ops.constants import SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.provenance import ORDER
@@ -50,6 +51,17 @@ def test_a_model_of_the_zoo_computes_what_it_did(spec: str) -> None:
     feeds = inputs_for(model, 3, np.random.default_rng(0))
     for expected, actual in zip(interpret(module, feeds), interpret(after, feeds), strict=True):
         np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_neurons_of_weights_of_few_bits_stay_as_groups_of_inputs_share_scales() -> None:
+    rng = np.random.default_rng(0)
+    module = chain_module(shuffled([blocks(512, 32, 8, rng) for _ in range(3)], rng), rng)
+    (_, second, _) = all_of(module, SparseConstantOp)
+    second.few_bits = few_bits = FewBitsAttr(4, 32, 4, np.ones(512 * 16, np.float32), np.zeros(0, np.int16))
+    after = run(module, ReorderNeurons(batch=(64,)))
+    # the neurons on both its sides stay, and those between the others are none
+    assert all_of(after, SparseConstantOp)[1].few_bits == few_bits
+    assert all(ORDER not in linear.attributes for linear in all_of(after, LinearOp))
 
 
 def test_the_order_is_written_on_the_module_and_on_the_layers_that_it_changes() -> None:
