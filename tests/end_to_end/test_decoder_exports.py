@@ -26,7 +26,7 @@ CALLS: Final = (
 )
 
 POSITIONS: Final = {"gpt2.classic": 1024, "gpt2.dynamo": 1024}
-"""Those that have fewer than `FAR` asks for."""
+"""Positions of decoders that have fewer than `FAR` asks for."""
 
 
 def calls_of(name: str) -> tuple[Call, ...]:
