@@ -29,10 +29,12 @@ Proposals = Annotated[
 
 
 class EvictionPolicy(StrEnum):
-    """Eviction from a full memory: the value used again last (min), or the least recently used one (lru)."""
+    """Eviction from a full memory, see `theory.pebbling.machine.Policy`."""
 
     MIN = "min"
     LRU = "lru"
+    RR = "rr"
+    WRITEBACK = "writeback"
 
 
 def explain(
@@ -126,7 +128,13 @@ def schedule(
     model: ModelPath,
     memory: Annotated[int, typer.Option(metavar="M", help="Values, or rows of a batch tile, that fast memory holds.")],
     save: Annotated[Path, typer.Option(metavar="ORDER.npz", help="The file for the order.", callback=new_file)],
-    policy: Annotated[EvictionPolicy, typer.Option(help="Eviction policy of a full memory.")] = EvictionPolicy.MIN,
+    policy: Annotated[
+        EvictionPolicy,
+        typer.Option(
+            help="What leaves a full memory: the value used again last, the least recently used one, the one in turn "
+            "(round robin), or the one used again last with writes weighed."
+        ),
+    ] = EvictionPolicy.MIN,
     seconds: Annotated[float, typer.Option(metavar="S", help="Time to search.")] = 5.0,
     proposals: Proposals = None,
     seed: Seed = 0,

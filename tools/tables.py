@@ -13,6 +13,7 @@ from ..dialect.reports.network_report import NetworkReport
 from ..dialect.reports.split_report import SplitReport
 from ..foundation.log import LOG
 from ..kernels.machine import Machine
+from ..theory.pebbling.machine import POLICIES
 from ..verification.oracle import Comparison
 from .console.console import console
 from .explain.explanation import ExplainRequest, NetworkExplanation
@@ -121,22 +122,28 @@ def _moved_title(request: ExplainRequest) -> str:
     return f"values moved, M = {request.memory:,} rows of {request.batch_tile:,}"
 
 
+_OTHERS: Final = POLICIES[1:]
+"""The policies of which only the ratio is shown."""
+
+
 def order_table(network: NetworkExplanation, request: ExplainRequest) -> Table:
     """Return a line for each order and bound: values moved, and how many times the fewest certified."""
-    table = _table("order", "min reads", "min writes", "min total", "ratio", "lru total", "ratio")
+    table = _table(
+        "order", "min reads", "min writes", "min total", "ratio", *(f"{policy}\nratio" for policy in _OTHERS)
+    )
     table.title = _moved_title(request)
     table.title_justify = "left"
     fewest = max(1, network.instance_lower)
     for name, moved in sorted(network.orders.items(), key=lambda item: item[1]["min"].total):
-        best, lru = moved["min"], moved["lru"].total
+        best = moved["min"]
         numbers = (f"{best.reads:,}", f"{best.writes:,}", f"{best.total:,}", f"{best.total / fewest:.3f}")
-        table.add_row(name, *numbers, f"{lru:,}", f"{lru / fewest:.3f}")
+        table.add_row(name, *numbers, *(f"{moved[policy].total / fewest:.3f}" for policy in _OTHERS))
     table.add_section()
     for name, bound in (("no order below, any memory", network.lower), ("pull order, room for three", network.upper)):
         numbers = (f"{bound.reads:,}", f"{bound.writes:,}", f"{bound.total:,}", f"{bound.total / fewest:.3f}")
-        table.add_row(name, *numbers, "", "")
+        table.add_row(name, *numbers)
     certified = f"no order below, this memory ({', '.join(network.arguments)})"
-    table.add_row(certified, "", "", f"{network.instance_lower:,}", "1.000", "", "")
+    table.add_row(certified, "", "", f"{network.instance_lower:,}", "1.000")
     return table
 
 

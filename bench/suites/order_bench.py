@@ -8,13 +8,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import process_time
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from rich.table import Table
 
 from ...sparse.neuron_graph import NeuronGraph, from_layers
 from ...theory.pebbling.bounds.bounds import instance_bound, lower_bound
+from ...theory.pebbling.machine import POLICIES, Policy
 from ...theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
 from ...tools.console.console import console
 
@@ -54,7 +55,7 @@ TARGETS: Final = {
 """Multiples of W + N + S to reach, by network, policy and seconds."""
 
 
-def search(case: OrderCase, policy: Literal["min", "lru"], seconds: float) -> FoundOrder:
+def search(case: OrderCase, policy: Policy, seconds: float) -> FoundOrder:
     """Return the order found in `seconds` of this process's time."""
     start = process_time()
     request = SearchRequest(case.memory, policy, remaining=lambda: seconds - (process_time() - start))
@@ -68,7 +69,7 @@ def main(budgets: Sequence[float]) -> None:
         network = case.network()
         least = lower_bound(network).total
         bound = instance_bound(network, case.memory).total / least
-        for policy in ("min", "lru"):
+        for policy in POLICIES:
             search_order(network, SearchRequest(case.memory, policy, proposals=1), np.random.default_rng(0))  # compiles
             for seconds in budgets:
                 found = search(case, policy, seconds)

@@ -4,7 +4,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -13,7 +13,7 @@ import pytest
 from redpebble.bench.suites.hidden_networks import HiddenNetwork, band, onnx_model
 from redpebble.models import zoo
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine import POLICIES, Memory, Policy
 from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.tuning import calibration
 from tests.support.command_line import exit_code
@@ -30,7 +30,7 @@ def saved(spec: str, folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("policy", ["min", "lru"])
+@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("spec", [FFNN, pytest.param(RESMLP, marks=pytest.mark.slow)])
 def test_a_saved_order_counts_as_it_says(
     spec: str, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -41,7 +41,7 @@ def test_a_saved_order_counts_as_it_says(
     assert exit_code(monkeypatch, "schedule", model, *options) == 0
     with np.load(order) as file:
         sources, targets, inputs, outputs = (file[name] for name in ("sources", "targets", "inputs", "outputs"))
-        memory = Memory(int(file["memory"]), "min" if file["policy"] == "min" else "lru")
+        memory = Memory(int(file["memory"]), cast("Policy", str(file["policy"])))
         reads, writes = int(file["reads"]), int(file["writes"])
     neurons = int(max(array.max() for array in (sources, targets, inputs, outputs))) + 1
     network = NeuronGraph(neurons, sources, targets, inputs, outputs)
@@ -84,7 +84,7 @@ def test_the_json_holds_bounds_around_the_counts_of_every_order(
     assert network["lower"] <= network["instance_lower"] <= network["upper"]
     assert {"pull", "push", "target blocks", "sliding window", "depth first", "searched"} <= {*network["orders"]}
     for policies in network["orders"].values():
-        assert {*policies} == {"min", "lru"}
+        assert {*policies} == {*POLICIES}
         for counts in policies.values():
             assert network["instance_lower"] <= counts["reads"] + counts["writes"]
     pull = network["orders"]["pull"]

@@ -1,16 +1,11 @@
-"""Connection orders without a plan, and the policies to count them under."""
+"""Connection orders without a plan."""
 
 from __future__ import annotations
-
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph
-from redpebble.theory.pebbling.machine import Policy
-
-POLICIES: tuple[Policy, ...] = get_args(Policy)
 
 
 def random_order(network: NeuronGraph, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -10,9 +10,19 @@ written once it is final. `machine_compiled` counts the transfers of an order, `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, get_args
 
-Policy = Literal["min", "lru"]
+Policy = Literal["min", "lru", "rr", "writeback"]
+"""The value that leaves a full fast memory; dead ones need no choice, they leave at their last use.
+
+* `min`: that whose next use is farthest (Belady's MIN). No eviction reads less for a given order; some write less.
+* `lru`: that whose last use is longest ago.
+* `rr`: round robin, that in the slot at a hand, which then goes on to the next slot. A free slot is filled first.
+* `writeback`: that whose next use is farthest, where the way to it counts less for a value that must be written; the
+  weight of a write is the best of a few for the order, so that `writeback` never moves more than `min`.
+"""
+
+POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
 
 
 @dataclass(frozen=True)
@@ -30,8 +40,8 @@ class Memory:
         """Check both fields."""
         if self.capacity < 3:
             raise ValueError(f"expected a fast memory of 3 values or more, got {self.capacity}")
-        if self.policy not in ("min", "lru"):
-            raise ValueError(f"expected policy 'min' or 'lru', got {self.policy!r}")
+        if self.policy not in POLICIES:
+            raise ValueError(f"expected a policy of {', '.join(POLICIES)}, got {self.policy!r}")
 
 
 @dataclass(frozen=True)

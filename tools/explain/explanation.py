@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from ...dialect.reports.layer_report import Report
 from ...distributed.plans.cluster import VALUE_BYTES
 from ...sparse.neuron_graph import NeuronGraph
 from ...theory.pebbling.bounds.bounds import InstanceBound, instance_bounds, lower_bound, pull_bound
-from ...theory.pebbling.machine import Memory, TransferCount
+from ...theory.pebbling.machine import POLICIES, Memory, Policy, TransferCount
 from ...theory.pebbling.machine_compiled import count_levels
 from ...theory.pebbling.orders.interval_stabbing import sliding_window_order
 from ...theory.pebbling.orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
@@ -23,7 +23,6 @@ from .saved_orders import FoundSchedule, ScheduleRequest, SearchBudget, add_coun
 from .search_watch import SearchWatch
 
 Order = NDArray[np.int64]
-Policy = Literal["min", "lru"]
 QUICK_ORDERS: Final[Mapping[str, Callable[[NeuronGraph, int], Order]]] = MappingProxyType(
     {
         "pull": lambda network, _: pull_order(network),
@@ -139,15 +138,15 @@ def _explain_network(model: FlatModel, request: ExplainRequest, watch: SearchWat
     orders = {name: [make(one, request.memory) for one in networks] for name, make in QUICK_ORDERS.items()}
     memories = spread_sizes(networks, request.memory)
     here = memories.index(request.memory)
+    sweep, here_by_policy = [Memory(one) for one in memories], [Memory(request.memory, one) for one in POLICIES]
     bounds = [_bounds(one, memories, here) for one in networks]
-    counts = {name: _count(networks, parts, memories) for name, parts in orders.items()}
+    counts = {name: _count(networks, parts, sweep) for name, parts in orders.items()}
     schedule, fewest = None, sum(bound[here].batched_total(batch) for bound in bounds)
     is_open = min(Transfers.of(counted[here], batch).total for counted in counts.values()) > fewest
     if is_open and sum(one.connection_count for one in networks) <= MOST_SEARCHED:
         schedule = find_schedule(model, request.search, watch)
         orders[SEARCHED] = [found.order for found in schedule.found]
-        counts[SEARCHED] = _count(networks, orders[SEARCHED], memories)
-    cached = {name: _count(networks, parts, [request.memory], "lru")[0] for name, parts in orders.items()}
+        counts[SEARCHED] = _count(networks, orders[SEARCHED], sweep)
     best = min(counts, key=lambda name: counts[name][here].total)
     return NetworkExplanation(
         network=join(networks),
@@ -157,8 +156,11 @@ def _explain_network(model: FlatModel, request: ExplainRequest, watch: SearchWat
         instance_lower=sum(bound[here].batched_total(batch) for bound in bounds),
         arguments=tuple(dict.fromkeys(bound[here].argument for bound in bounds)),
         orders={
-            name: {"min": Transfers.of(counted[here], batch), "lru": Transfers.of(cached[name], batch)}
-            for name, counted in counts.items()
+            name: {
+                memory.policy: Transfers.of(count, batch)
+                for memory, count in zip(here_by_policy, _count(networks, parts, here_by_policy), strict=True)
+            }
+            for name, parts in orders.items()
         },
         curve=Curve(
             tuple(memories),
@@ -171,12 +173,9 @@ def _explain_network(model: FlatModel, request: ExplainRequest, watch: SearchWat
     )
 
 
-def _count(
-    networks: tuple[NeuronGraph, ...], orders: list[Order], memories: list[int], policy: Policy = "min"
-) -> list[TransferCount]:
+def _count(networks: tuple[NeuronGraph, ...], orders: list[Order], memories: list[Memory]) -> list[TransferCount]:
     """Return the transfers of graphs run one after the other, for each memory."""
-    wanted = [Memory(memory, policy) for memory in memories]
-    counted = [count_levels(network, order, wanted) for network, order in zip(networks, orders, strict=True)]
+    counted = [count_levels(network, order, memories) for network, order in zip(networks, orders, strict=True)]
     return [add_counts(list(counts)) for counts in zip(*counted, strict=True)]
 
 

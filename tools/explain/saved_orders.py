@@ -4,14 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Literal
 
 import numpy as np
 
 from ...foundation.atomic_files import replacing
 from ...sparse.neuron_graph import NeuronGraph
 from ...theory.pebbling.bounds.bounds import instance_bounds
-from ...theory.pebbling.machine import TransferCount
+from ...theory.pebbling.machine import Policy, TransferCount
 from ...theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
 from .neuron_graphs import FlatModel, join, join_orders
 from .search_watch import SearchWatch
@@ -47,7 +46,7 @@ class ScheduleRequest:
     """A search: rows of fast memory, which value is evicted, and how long."""
 
     memory: int
-    policy: Literal["min", "lru"]
+    policy: Policy
     budget: SearchBudget
 
 

@@ -18,5 +18,5 @@ def test_a_row_is_as_many_values_as_the_batch_tile_has_columns() -> None:
 def test_too_little_memory_and_an_unknown_policy_are_refused() -> None:
     with pytest.raises(ValueError, match="expected a fast memory of 3 values or more, got 2"):
         Memory(2)
-    with pytest.raises(ValueError, match="expected policy 'min' or 'lru', got 'fifo'"):
+    with pytest.raises(ValueError, match="expected a policy of min, lru, rr, writeback, got 'fifo'"):
         Memory(3, cast("Policy", "fifo"))

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike
 
 from redpebble import theory
 from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
-from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine import POLICIES, Memory
 from redpebble.theory.pebbling.machine_compiled import count_levels, count_transfers
 from redpebble.theory.pebbling.orders.simple_orders import pull_order
 from tests.support.exhaustive_optimum import all_orders, fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 from tests.support.neuron_graphs import random_layers
-from tests.support.random_orders import POLICIES, random_order
+from tests.support.random_orders import random_order
 
 
 @settings(max_examples=60, deadline=None)

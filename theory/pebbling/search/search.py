@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -128,8 +128,11 @@ _UNLIMITED = 1 << 62
 _SMALL = 500
 # Connections from which on they are not moved one by one: to count the order again takes minutes.
 _HUGE = 2_000_000
-# Under LRU fewer targets than M - 2 may be open, since sources that have passed leave late: shares of M to try.
-_OPEN_SHARES = (0.45, 0.55, 0.65, 0.75)
+# Under LRU and RR fewer targets than M - 2 may be open, since sources that have passed leave late: shares of M to try.
+_OPEN_SHARES: Final[Mapping[Policy, tuple[float, ...]]] = {
+    "lru": (0.45, 0.55, 0.65, 0.75),
+    "rr": (0.15, 0.25, 0.35, 0.45),
+}
 _TRIED_SHARE = 0.25
 
 
@@ -137,7 +140,8 @@ class SearchTrace(NamedTuple):
     """Trace of the search: its current and best cost, in transfers, after so many proposals. Shape [points] each.
 
     While orders of targets are searched under MIN it is the cost of their intervals, which MIN comes near; the search
-    under LRU begins with connections. `proposals` ascends, `best_costs` never does.
+    under LRU begins with connections. For `writeback` connections move at their cost under MIN, for RR under LRU.
+    `proposals` ascends, `best_costs` never does.
     """
 
     proposals: NDArray[np.int64]
@@ -198,7 +202,8 @@ class Search:
     def improve(self, starts: Mapping[str, Candidate]) -> Candidate:
         """The best order found from the starts, or the best start."""
         best = min(starts.values(), key=lambda start: start.cost)
-        found = self._by_lru() if self._memory.policy == "lru" else self._by_min(starts)
+        shares = _OPEN_SHARES.get(self._memory.policy)
+        found = self._by_min(starts) if shares is None else self._by_open_counts(shares)
         if found.cost <= best.cost:
             return found
         return best._replace(trace=found.trace)
@@ -222,12 +227,12 @@ class Search:
             return 1.0
         return 0.9 if count > _SMALL else 0.3
 
-    def _by_lru(self) -> Candidate:
+    def _by_open_counts(self, shares: Sequence[float]) -> Candidate:
         """A short search for each number of open targets, with moves of connections; a longer one for the best number.
 
         The best number before these moves need not be the best number after them.
         """
-        counts = sorted({max(1, round(share * self._memory.capacity)) for share in _OPEN_SHARES})
+        counts = sorted({max(1, round(share * self._memory.capacity)) for share in shares})
         width = _TRIED_SHARE / len(counts)
         tried: list[tuple[int, Candidate, Candidate, StabbingBlocks]] = []
         for number, open_count in enumerate(counts):
@@ -259,23 +264,27 @@ class Search:
         hottest = min(0.5, 3.0 / self._degree())
         result = anneal_blocks(state, self._budget.plan(phase, Temperatures(hottest, hottest / 6)), self._rng)
         order = decode(self._network, result.best)
-        cost = count_transfers(self._network, order, self._memory).total
-        return Candidate(order, cost, start, result.trace)
+        return Candidate(order, self._cost(order), start, result.trace)
 
     def _move_connections(self, start: Candidate, phase: Phase) -> Candidate:
-        is_lru, connection_count = self._memory.policy == "lru", self._network.connection_count
+        is_lru, connection_count = self._memory.policy in _OPEN_SHARES, self._network.connection_count
         if connection_count >= _HUGE:
             return start
         temperatures = Temperatures(0.3, 0.1) if is_lru else Temperatures(0.1, 0.05)
         if connection_count <= _SMALL:
             temperatures = Temperatures(1.0, 0.1)
         moves = ConnectionMoves(run_share=0.9 if is_lru else 0.5, aimed_share=0.8)
-        state = ConnectionBlocks(self._network, start.order, self._memory, moves)
+        moved_by = Memory(self._memory.capacity, "lru" if is_lru else "min")
+        state = ConnectionBlocks(self._network, start.order, moved_by, moves)
         plan = self._budget.plan(phase, temperatures)
         # The best order is looked for between blocks; after one, MIN counts the whole order again.
         plan = replace(plan, block=max(4, min(_BLOCK, connection_count // 8)))
         result = anneal_connections(state, plan, self._rng)
-        return Candidate(result.best, result.cost, start.start, (*start.trace, *result.trace))
+        moved = Candidate(result.best, self._cost(result.best), start.start, (*start.trace, *result.trace))
+        return moved if moved.cost <= start.cost else start._replace(trace=moved.trace)
+
+    def _cost(self, order: NDArray[np.int64]) -> int:
+        return count_transfers(self._network, order, self._memory).total
 
 
 def joined_trace(points: tuple[TracePoint, ...]) -> SearchTrace:

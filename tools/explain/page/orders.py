@@ -9,6 +9,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
+from ....theory.pebbling.machine import POLICIES
 from ....theory.pebbling.search.search import FoundOrder
 from ..explanation import SEARCHED, Explanation, NetworkExplanation, Transfers
 from .charts import Axes, Line, line_chart
@@ -27,7 +28,8 @@ def order_sections(explanation: Explanation) -> Iterator[str]:
         "Orders of the connections, and bounds",
         f"{graphs}. A value is a weight, a bias, an input or the sum of a neuron; values move between "
         f"a slow memory and a fast one with room for M = {request.memory:,} rows of {columns}. MIN evicts the value "
-        "that is used again last, as a compiler can; LRU the least recently used value, as caches do.",
+        "that is used again last, as a compiler can; LRU the least recently used value, as caches do; "
+        "RR each slot in turn; WRITEBACK is MIN with writes weighed.",
         _cards_of(network) + _order_table(network) + _cuts(cut),
     )
     yield section(
@@ -69,19 +71,19 @@ def _cards_of(network: NetworkExplanation) -> str:
 
 
 def _order_table(network: NetworkExplanation) -> str:
-    fewest = max(1, network.instance_lower)
+    fewest, blanks = max(1, network.instance_lower), ("",) * len(POLICIES[1:])
     rows: list[Row] = []
     for name, moved in sorted(network.orders.items(), key=lambda item: item[1]["min"].total):
-        lru = moved["lru"].total
         style = "best" if name == network.order_name else ""
-        rows.append(Row(style, (name, *_numbers(moved["min"], fewest), f"{lru:,}", f"{lru / fewest:.3f}")))
+        others = (f"{moved[policy].total / fewest:.3f}" for policy in POLICIES[1:])
+        rows.append(Row(style, (name, *_numbers(moved["min"], fewest), *others)))
     certified = f"no order below, this memory ({', '.join(network.arguments)})"
     rows += [
-        Row("bound", ("no order below, any memory", *_numbers(network.lower, fewest), "", "")),
-        Row("bound", (certified, "", "", f"{network.instance_lower:,}", "1.000", "", "")),
-        Row("bound", ("pull order, room for three", *_numbers(network.upper, fewest), "", "")),
+        Row("bound", ("no order below, any memory", *_numbers(network.lower, fewest), *blanks)),
+        Row("bound", (certified, "", "", f"{network.instance_lower:,}", "1.000", *blanks)),
+        Row("bound", ("pull order, room for three", *_numbers(network.upper, fewest), *blanks)),
     ]
-    numbers = ("MIN reads", "MIN writes", "MIN total", "ratio", "LRU total", "ratio")
+    numbers = ("MIN reads", "MIN writes", "MIN total", "ratio", *(f"{policy.upper()} ratio" for policy in POLICIES[1:]))
     caption = "Values moved; ratios are to the fewest that any order needs with this memory"
     return table(caption, [Column("order", "word"), *map(Column, numbers)], rows)
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
 from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
 from redpebble.theory.pebbling.bounds.spectral_weighting import LARGEST_AREA
-from redpebble.theory.pebbling.machine import Memory, TransferCount
+from redpebble.theory.pebbling.machine import POLICIES, Memory, TransferCount
 from redpebble.theory.pebbling.machine_compiled import count_transfers
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 from tests.support.neuron_graphs import random_layers
-from tests.support.random_orders import POLICIES, random_order
+from tests.support.random_orders import random_order
 
 
 @pytest.mark.slow

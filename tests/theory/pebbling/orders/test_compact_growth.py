@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
-from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine import POLICIES, Memory
 from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.orders.compact_growth import GrownNetwork, grow_layers
 from tests.support.network_strategies import SEEDS
-from tests.support.random_orders import POLICIES
 
 
 def assert_meets_lower_bound(grown: GrownNetwork, capacity: int) -> None:

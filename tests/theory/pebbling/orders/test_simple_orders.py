@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from redpebble.sparse.neuron_graph import NeuronGraph, check_order
 from redpebble.theory.pebbling.bounds.bounds import lower_bound, pull_bound
-from redpebble.theory.pebbling.machine import Memory
+from redpebble.theory.pebbling.machine import POLICIES, Memory
 from redpebble.theory.pebbling.machine_compiled import count_transfers
 from redpebble.theory.pebbling.orders.bandwidth_order import reverse_cuthill_mckee_order, topological_numbers
 from redpebble.theory.pebbling.orders.frontier_order import narrow_frontier_order
@@ -22,7 +22,6 @@ from redpebble.theory.pebbling.orders.simple_orders import depth_first_order, pu
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks, tiny_networks
 from tests.support.neuron_graphs import random_banded, shuffled
-from tests.support.random_orders import POLICIES
 
 ORDERS: dict[str, Callable[[NeuronGraph, int], NDArray[np.int64]]] = {
     "pull": lambda network, _: pull_order(network),

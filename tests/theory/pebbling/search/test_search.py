@@ -165,7 +165,10 @@ def test_of_both_budgets_the_first_ends_the_search_and_time_that_is_left_changes
     "arguments, message",
     [
         ({"capacity": 2, "proposals": 1}, "expected a fast memory of 3 values or more, got 2"),
-        ({"capacity": 3, "policy": "random", "proposals": 1}, "expected policy 'min' or 'lru', got 'random'"),
+        (
+            {"capacity": 3, "policy": "random", "proposals": 1},
+            "expected a policy of min, lru, rr, writeback, got 'random'",
+        ),
         ({"capacity": 3}, "expected a number of proposals or a time budget of the search, got neither"),
         ({"capacity": 3, "proposals": -1}, "expected 0 proposals or more, got -1"),
         ({"capacity": 3, "proposals": 1, "threads": 0}, "expected 1 thread and 1 restart or more, got 0 and 1"),
