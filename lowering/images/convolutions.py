@@ -8,7 +8,6 @@ from typing import Final
 from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
 from ...dialect.ops.images import Conv2dOp
 from ...dialect.tensors import shape_of
-from ...kernels.families import is_dense
 from ...kernels.formats import count_blocks
 from ..kernels.elementwise import activate
 from ..kernels.kernel_form import LinearForm
@@ -138,14 +137,13 @@ class _Kernel:
     ) -> None:
         """Emit windows and kernel for one chunk of channels after the other, into rows of y."""
         image, op, chunk = self.image, self.op, self.chunk
-        inputs, taps = shape_of(op.weight)[0], len(op.window.taps)
+        taps = len(op.window.taps)
         channels, shares = shape_of(op.x)[1], len(self.borders) - 1
         chunks, key = -(-channels // chunk), (op.weight, op.bias, op.kernel, self.borders, self.width)
         indices = image.constants.indices(
             key, partial(packing.packed_shares, self.borders, chunk * taps, self.width), op
         )
         family = kernel_at(op.kernel, self.width).family
-        there = image.own(inputs) if is_dense(family.name) else y
         function = code_of(family).emit(image.code, LinearForm(self.width, activation))
         # the first chunk begins the sums, the next ones go on with those in y
         with loop(tile.constant(chunks)) as number:
@@ -153,7 +151,4 @@ class _Kernel:
             size = (channels - first).smaller(chunk)
             x = self.windows(tile, Channels(first, size))
             packed = image.constants.share_pointers(image.table, indices, share * chunks + number, shares * chunks)
-            call(function, x, there, packed, size * taps, count)
-        # dense kernels write rows behind their outputs
-        if there is not y:
-            call(activate(image.code, None, self.width), there, y, count)
+            call(function, x, y, packed, size * taps, count)

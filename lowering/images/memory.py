@@ -33,9 +33,6 @@ from .windows import OUTSIDE_BYTES
 GUARD_BYTES: Final = ALIGNMENT
 """Bytes before and behind a buffer that may be read as part of a vector."""
 
-OUTPUT_ROOM: Final = 16
-"""Rows behind its outputs that a dense kernel may write."""
-
 ARGUMENT_BYTES: Final = BOUNDS_BYTES + OUTSIDE_BYTES
 """Bytes of what is found of an argument: the words of its codes, and the line outside of all tiles."""
 
@@ -355,10 +352,10 @@ def padded_outputs(op: Conv2dOp) -> int:
 
 
 def _own_rows(op: Operation) -> int:
-    """Return the rows of floats in which a thread puts the windows of a tile, and what kernels make of them."""
+    """Return the rows of floats in which a thread puts the windows of a tile, and what is made of codes."""
     match op:
         case Conv2dOp():
-            return sum(shape_of(op.weight)) + OUTPUT_ROOM if op.codes is None else OwnRows.of(op).total
+            return shape_of(op.weight)[0] if op.codes is None else OwnRows.of(op).total
         case _:
             # lines of codes on their way to floats
             return max((-(-shape_of(result)[1] // FLOAT_BYTES) for result in op.results), default=0)

@@ -17,7 +17,7 @@ from ...dialect.attributes.activations import ActivationAttr
 from ...kernels.formats.dense_outputs import BULK_ROWS, GROUP, PANEL, VECTORS
 from ...kernels.tile_widths import TILE_WIDTHS
 from ..llvm.builder import Code
-from ..llvm.flow import allocated, call, choose, loop, select, when
+from ..llvm.flow import allocated, branch, call, choose, loop, select, when
 from ..llvm.strided import Strided, StridedMap, emit_strided
 from ..llvm.transposition import rows_to_columns
 from ..llvm.values import Floats, Number, Truth
@@ -29,6 +29,7 @@ from .dense_blocks import (
     dense_input,
     panels_at_once,
 )
+from .dense_columns import dense_columns, fits
 from .kernel_form import LinearForm, activated, activation_key
 
 PANELS_AT_ONCE: Final = GROUP // PANEL
@@ -61,11 +62,15 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     Raises:
         ValueError: the tile has more columns than there may be.
     """
-    whole = emit_rows(code, form)
+    whole, columns = emit_rows(code, form), dense_columns(code, form) if fits(code, form) else None
 
     @code.kernel(f"dense_outputs_{form.key}")
     def kernel(layer: _Layer) -> None:
-        call(whole, layer, form.width)
+        if columns is None:
+            call(whole, layer, form.width)
+            return
+        few = layer.inputs <= FEW_INPUTS
+        branch(few, partial(call, columns, layer), partial(call, whole, layer, form.width))
 
     return kernel
 

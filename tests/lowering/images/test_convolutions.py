@@ -157,11 +157,13 @@ SQUARE, POINT = WindowAttr((3, 3), pads=(1, 1, 1, 1)), WindowAttr((1, 1))
 def test_chunks_of_channels_residuals_and_dense_kernels_are_exact(tile: int) -> None:
     def emit(layers: Layers, images: Sequence[SSAValue]) -> Sequence[SSAValue]:
         (x,) = images
-        # 31 * 9 inputs are more than a chunk has
+        # 31 * 9 inputs are more than a chunk has; 1200 are too many for dense sums that stay in registers
         a = layers.conv(x, 9, SQUARE, activation=RELU, density=0.1)
         dense = layers.conv(x, 18, POINT, "dense_outputs")
+        many = layers.conv(layers.conv(a, 134, POINT), 5, SQUARE, "dense_outputs", density=0.02)
+        joined = layers.add(ConcatOp([dense, layers.conv(x, 3, POINT, "dense_outputs", activation=RELU), a], 1))
         b = layers.conv(a, 9, POINT, residual=a, activation=RELU)
-        return [a, b, dense, layers.conv(b, 9, POINT, "sparse_rows", residual=a)]
+        return [a, b, joined, many, layers.conv(b, 9, POINT, "sparse_rows", residual=a)]
 
     Case([(31, 6, 7)], emit, tile=tile).agrees()
 

@@ -20,7 +20,7 @@ from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.kernels.tile_widths import PIXELS
-from redpebble.lowering.images.memory import OUTPUT_ROOM, ImageMemory, View, ops_of, plan_images
+from redpebble.lowering.images.memory import ImageMemory, View, ops_of, plan_images
 from redpebble.lowering.llvm.values import ALIGNMENT, FLOAT_BYTES
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.sparse.csr import CscMatrix
@@ -181,12 +181,12 @@ def test_positions_without_a_pixel_are_zeros_where_a_window_reads_them(window: W
     assert joined <= memory.zeroed if is_read else not joined & memory.zeroed
 
 
-def test_a_thread_has_rows_for_the_windows_and_the_outputs_of_the_largest_layer() -> None:
+def test_a_thread_has_rows_for_the_windows_of_the_largest_layer() -> None:
     def emit(add: Add, x: SSAValue) -> Sequence[SSAValue]:
         return [add(*conv(add(*conv(x, 50)), 3))]
 
     memory = plan_images(network((5, 6), emit), 8)
-    assert memory.own_bytes == (50 * 9 + 3 + OUTPUT_ROOM) * PIXELS * FLOAT_BYTES
+    assert memory.own_bytes == 50 * 9 * PIXELS * FLOAT_BYTES
 
 
 def test_codes_take_a_byte_and_values_within_a_chain_take_nothing() -> None:
