@@ -15,6 +15,9 @@ sparsegpt, admm, movement; `structure` one of free, equal, n:32, 2:4, 64:2:8, bl
 solved on the module's device. `keep_zeros(module)` masks what a file has brought, `remove_masks(module)` lets
 all be dense again.
 
+`drop_heads(module, data, 4)` drops so many heads of each attention, those without which least is lost; with
+`prune(..., speedup=2.0, heads=True)` prices say how many.
+
 `distil(student, teacher, batches, ...)` trains what is left: losses embedding, similarity, hidden, logits, labels, or
 any function of two answers. A batch is a mapping of keyword arguments, a tuple of arguments, or one tensor;
 `forward(module, batch)` says how a module is called with anything else.
@@ -28,8 +31,8 @@ difference of low rank from the weights, which is stored in a few bytes, and `ro
 
 `distil_model(sparse, dense, data)` does that to ONNX files; `OnnxModule(file)` is one as a module.
 
-`register_sparsifier`, `register_structure`, `register_loss`, `register_layout` and `register_operator` each add one of
-your own.
+`register_sparsifier`, `register_structure`, `register_attention`, `register_loss`, `register_layout` and
+`register_operator` each add one of your own.
 
 ```
 layers          weights that can be pruned, as matrices                layers.py
@@ -42,7 +45,7 @@ low_rank        differences that are small to store, and rounded       low_rank.
 speed, prices   densities and depth for a speed, rehearsed in sessions speed.py, prices.py, compiled/
 losses          what a student is to learn                             losses.py
 checkpoints     trainings that go on                                   checkpoints.py, progress.py
-depth           whole blocks                                           depth.py
+depth, heads    whole blocks, whole heads                              depth.py, heads.py, head_budget.py
 distil_model    ONNX models, as modules of torch and back              distil_models.py, imported/
 compile         modules that run sessions, and dynamo's backend        compiled/, operators.py
 ```
@@ -52,6 +55,7 @@ from typing import TYPE_CHECKING
 
 from .depth import blocks_of, drop_layers
 from .distil import distil
+from .heads import HeadNames, drop_heads, register_attention
 from .history import History
 from .layers import prunable_weights
 from .losses import Answer, Embedding, Hidden, Labels, Logits, Similarity, register_loss
@@ -76,6 +80,7 @@ __all__ = [
     "Answer",
     "CompiledModule",
     "Embedding",
+    "HeadNames",
     "Hidden",
     "History",
     "Labels",
@@ -90,6 +95,7 @@ __all__ = [
     "compile",
     "distil",
     "distil_model",
+    "drop_heads",
     "drop_layers",
     "keep_zeros",
     "low_rank",
@@ -97,6 +103,7 @@ __all__ = [
     "prunable_weights",
     "prune",
     "quantize",
+    "register_attention",
     "register_layout",
     "register_loss",
     "register_operator",

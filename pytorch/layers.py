@@ -7,6 +7,7 @@ with a turned weight. A weight that an embedding shares stays dense: its rows ar
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,27 @@ from .masks import mask_of
 
 Choice = Callable[[str, nn.Module], bool] | Iterable[str] | None
 """A predicate of name and module, names (`*` stands for anything), or None for all layers."""
+
+
+class Live(NamedTuple):
+    """Outputs and inputs of a matrix [outputs, inputs] that are not masked as a whole."""
+
+    outputs: Tensor
+    inputs: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.outputs.sum()), int(self.inputs.sum())
+
+    def part(self, matrix: Tensor) -> Tensor:
+        """Return what a matrix has there."""
+        return matrix[self.outputs][:, self.inputs]
+
+    def whole(self, part: Tensor) -> Tensor:
+        """Return a matrix that has a part there, and zeros elsewhere."""
+        found = part.new_zeros((len(self.outputs), len(self.inputs)))
+        found[self.outputs.nonzero(), self.inputs.nonzero().T] = part
+        return found
 
 
 @dataclass(frozen=True)
@@ -48,6 +70,13 @@ class PrunableWeight:
     @property
     def zeros(self) -> int:
         return int((self.parameter == 0).sum())
+
+    @property
+    def live(self) -> Live:
+        """The outputs and inputs that its mask leaves: a head that was dropped is none of them."""
+        mask = mask_of(self.parameter)
+        kept = torch.ones_like(self.matrix, dtype=torch.bool) if mask is None else self.as_matrix(mask) != 0
+        return Live(kept.any(1), kept.any(0))
 
     @property
     def is_masked(self) -> bool:

@@ -5,9 +5,9 @@ optimizers made before work as ever. Gradients of masked weights are zero (norms
 and after the step of an optimizer, momentum from before the mask included, zeros are written once more.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import ref
 
 import torch
@@ -100,6 +100,25 @@ def set_mask(modules: Iterable[nn.Module], mask: Tensor | None) -> None:
             module.__dict__.pop(HOLDER, None)
         else:
             module.__dict__[HOLDER] = holder
+
+
+class Stored(NamedTuple):
+    """Parameters of modules as they were, with their masks."""
+
+    parameters: tuple[tuple[tuple[nn.Module, ...], Tensor, Tensor | None], ...]
+
+    @staticmethod
+    def of(weights: Iterable[Sequence[nn.Module]]) -> "Stored":
+        """Return those of the weights that modules share."""
+        found = [(tuple(modules), modules[0].weight) for modules in weights]
+        return Stored(tuple((modules, one.detach().clone(), mask_of(one)) for modules, one in found))
+
+    def restore(self) -> None:
+        """Let them be so again."""
+        for modules, before, mask in self.parameters:
+            set_mask(modules, mask)
+            with torch.no_grad():
+                modules[0].weight.copy_(before)
 
 
 def remove_masks(module: nn.Module) -> None:

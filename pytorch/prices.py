@@ -108,7 +108,7 @@ def _seen_by(module: nn.Module, weights: Sequence[PrunableWeight], run: Run) -> 
 
 
 def _layer(weight: PrunableWeight) -> PrunableLayer:
-    outputs, inputs = weight.as_matrix(weight.parameter).shape
+    outputs, inputs = weight.live.shape
     return PrunableLayer(weight.name, 0, weight.name, weight.name, True, inputs, outputs, _window(weight.modules[0]))
 
 

@@ -12,7 +12,7 @@ from .layers import Choice, PrunableWeight, prunable_weights
 from .masks import set_mask
 from .movement import Movement
 from .report import PrunedWeight, PruneReport
-from .sparsifiers import Sparsifier, loss_of, sparsifier_of
+from .sparsifiers import Sparsifier, loss_of, solved, sparsifier_of
 from .structures import Sparsity, Structure, structure_of
 from .torch_zeros import adopt_zeros
 
@@ -38,6 +38,7 @@ def prune(
     threads: int = 1,
     rest_us: float | None = None,
     shallow: bool = False,
+    heads: bool = False,
 ) -> PruneReport:
     """Make the weights of linear layers and convolutions sparse, in place, and mask them.
 
@@ -51,8 +52,9 @@ def prune(
     or images where there are convolutions, by default one, and on so many `threads`. Sessions of onnxruntime rehearse
     the speed, with samples of the first batch; prices alone tell it where torch cannot export the module, where a
     sample has more rows, and where all that is no layer to prune is said to take `rest_us` microseconds. A `shallow`
-    module may lose blocks of a transformer, where others would have to be sparser than 70 %. Where `rows` are given the
-    report predicts times of any goal.
+    module may lose blocks of a transformer, where others would have to be sparser than 70 %. With `heads` attentions
+    may lose heads, as many as lose less than zeros do at that speed; `drop_heads` drops them before. Where `rows` are
+    given the report predicts times of any goal.
 
     With a `schedule`, a number of steps or sparsities that rise to the last one, `between(module, report)` is called
     between two steps: it may train the module. Densities of a number of steps fall evenly by their logarithms.
@@ -78,7 +80,7 @@ def prune(
         from .prices import Call
         from .speed import SpeedGoal, planned
 
-        goal = SpeedGoal(speedup, Call(rows, threads), rest_us, shallow)
+        goal = SpeedGoal(speedup, Call(rows, threads), rest_us, shallow, heads)
         plan = planned(module, layers, run, solver, structure, goal)
         chosen = prunable_weights(module, layers)
     goals = _goals(chosen, sparsity, form) if plan is None else plan.sparsities
@@ -165,7 +167,7 @@ def _shares(schedule: int | Sequence[float], goal: float) -> list[float]:
 def _pruned(weight: PrunableWeight, inputs: Tensor | None, sparsity: Sparsity, solver: Sparsifier) -> PrunedWeight:
     """Prune a weight in place."""
     dense = weight.matrix
-    sparse = solver.solve(dense, dense.new_zeros(0) if inputs is None else inputs, sparsity)
+    sparse = solved(solver, dense, dense.new_zeros(0) if inputs is None else inputs, sparsity, weight.live)
     # the dense matrix is the parameter itself: the loss is taken before that changes
     is_product = solver.reads == "products"
     loss = loss_of(dense, sparse, inputs) if inputs is not None and is_product else None

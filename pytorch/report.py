@@ -1,6 +1,7 @@
 """The report of a pruning."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -51,6 +52,8 @@ class PruneReport:
     """None where times are predictions."""
     blocks: tuple[int, ...] | None = None
     """The numbers of the blocks that were kept; None where none were dropped."""
+    heads: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """The heads that were dropped, by the name of the attention."""
 
     @property
     def zeros(self) -> int:
@@ -77,4 +80,6 @@ class PruneReport:
         lost = f", outputs of layers lose {sum(losses) / len(losses):.1%} on average" if losses else ""
         known = "predicted" if self.rehearsed is None else f"rehearsed with {self.rehearsed.inputs}"
         speed = "" if self.speedup is None else f", {self.speedup:.2f}x as fast ({known})"
-        return f"{len(self.layers)} layers, {self.sparsity:.1%} zeros{lost}{speed}, {self.seconds:.1f} s"
+        gone = sum(map(len, self.heads.values()))
+        heads = f", {gone} heads dropped" if gone else ""
+        return f"{len(self.layers)} layers, {self.sparsity:.1%} zeros{heads}{lost}{speed}, {self.seconds:.1f} s"

@@ -20,6 +20,7 @@ from typing import Final, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from .layers import Live
 from .structures import Sparsity
 
 STEPS: Final = 10
@@ -61,6 +62,17 @@ def sparsifier_of(name: str | Sparsifier) -> Sparsifier:
     if name not in SPARSIFIERS:
         raise ValueError(f"method: expected one of {', '.join(SPARSIFIERS)}, got {name!r}")
     return SPARSIFIERS[name]
+
+
+def solved(solver: Sparsifier, matrix: Tensor, inputs: Tensor, sparsity: Sparsity, live: Live) -> Tensor:
+    """Return the sparse weight of a matrix [outputs, inputs], whose live part alone has the density."""
+    if live.shape == tuple(matrix.shape):
+        return solver.solve(matrix, inputs, sparsity)
+    if solver.reads == "movement":
+        inputs = live.part(inputs)
+    elif solver.reads != "nothing":
+        inputs = inputs[live.inputs] if inputs.dim() == 1 else inputs[live.inputs][:, live.inputs]
+    return live.whole(solver.solve(live.part(matrix), inputs, sparsity))
 
 
 class Scaled(NamedTuple):

@@ -1,7 +1,8 @@
 """Densities of all layers for a speed, those that lose least: a layer's loss is told by a few runs of the module."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import inf, prod
 from typing import Final
 
 import torch
@@ -12,12 +13,15 @@ from ..pruning.sensitivities import QUICK_STEPS, interpolated, nearest_of, some_
 from .batches import Batch, Run, device_of, moved, token_mask
 from .compiled.rehearsal import Rehearsal
 from .depth import blocks_of, drop_layers
+from .head_budget import Dropped, heads_to_drop
+from .heads import Heads, heads_of
 from .layer_inputs import layer_inputs
 from .layers import Choice, PrunableWeight, prunable_weights
 from .losses import Answer
+from .masks import Stored
 from .prices import Call, Prices
 from .report import PrunedWeight, PruneReport, Rehearsed
-from .sparsifiers import Sparsifier, damped, inverse_of, loss_of, refitted, sparsifier_of
+from .sparsifiers import Sparsifier, damped, inverse_of, loss_of, refitted, solved, sparsifier_of
 from .structures import Sparsity, Structure, structure_of
 
 PROBE_SAMPLES: Final = 64
@@ -44,6 +48,8 @@ class SpeedGoal:
     """Microseconds of all that is no layer to prune, less in proportion where blocks are dropped; None to rehearse."""
     shallow: bool
     """Whether blocks may be dropped."""
+    heads: bool = False
+    """Whether heads may be."""
 
     def __post_init__(self) -> None:
         if not 1 < self.speedup <= 1000:
@@ -60,6 +66,7 @@ class Plan:
     rest_us: float
     blocks: tuple[int, ...] | None = None
     rehearsed: Rehearsed | None = None
+    heads: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def reported(self, report: PruneReport, weights: Sequence[PrunableWeight]) -> PruneReport:
         """Return a report with predicted times, and with the layers that stayed dense."""
@@ -68,7 +75,8 @@ class Plan:
         for weight in weights:
             outputs, inputs = weight.as_matrix(weight.parameter).shape
             one = pruned.get(weight.name) or PrunedWeight(weight.name, outputs, inputs, weight.zeros, None)
-            found.append(replace(one, dense_us=prices.dense_us(one.name), us=prices.us(one.name, one.density)))
+            left = (one.size - one.zeros) / prod(weight.live.shape)
+            found.append(replace(one, dense_us=prices.dense_us(one.name), us=prices.us(one.name, left)))
         return replace(
             report,
             layers=tuple(found),
@@ -76,6 +84,7 @@ class Plan:
             rest_us=self.rest_us,
             blocks=self.blocks,
             rehearsed=self.rehearsed,
+            heads=self.heads,
         )
 
 
@@ -113,13 +122,67 @@ def planned(
             drop_layers(module, keep)
             weights, kept, blocks = prunable_weights(module, layers), len(keep) / count, tuple(keep)
             prices = Prices.of(module, weights, run, structure, goal.call)
-    choice = _Choice(module, weights, run, prices, solver, structure_of(structure))
-    if rehearsal is None:
-        options = choice.within((original_us + rest_us) / goal.speedup - kept * rest_us)
-        return Plan(_sparsities(options), prices, original_us, rest_us * kept, blocks)
-    options, us = choice.rehearsed(rehearsal, goal.speedup, original_us)
-    found = Rehearsed(rehearsal.original_us, us, rehearsal.inputs)
-    return Plan(_sparsities(options), prices, original_us, 0.0, blocks, found)
+    form, layers_us = structure_of(structure), (original_us + rest_us) / goal.speedup - kept * rest_us
+
+    def chosen_by(one: _Choice) -> tuple[dict[str, Option], Rehearsed | None]:
+        if rehearsal is None:
+            return one.within(layers_us), None
+        options, us = one.rehearsed(rehearsal, goal.speedup, original_us)
+        return options, Rehearsed(rehearsal.original_us, us, rehearsal.inputs)
+
+    choice = _Choice(module, weights, run, prices, solver, form)
+    gone = _heads_that_go(module, run, choice, layers_us) if goal.heads else {}
+    if not gone:
+        options, rehearsed = chosen_by(choice)
+    else:
+        refusal, options, rehearsed, least = None, dict[str, Option](), None, inf
+        try:
+            options, rehearsed = chosen_by(choice)
+            least = choice.loss_of(options, choice.dense)
+        except ValueError as error:
+            refusal = error
+        before = Stored.of(weight.modules for heads in gone for weight in heads.weights)
+        for heads, those in gone.items():
+            heads.drop(*those)
+        narrower = Prices.of(module, weights, run, structure, goal.call)
+        narrow = _Choice(module, weights, run, narrower, solver, form)
+        try:
+            others, found = chosen_by(narrow)
+        except ValueError:
+            others, found = None, None
+        if others is not None and narrow.loss_of(others, choice.dense) < least:
+            options, rehearsed, prices = others, found, narrower
+        else:
+            gone = {}
+            before.restore()
+            if refusal is not None:
+                raise refusal
+    return Plan(
+        _sparsities(options),
+        prices,
+        original_us,
+        rest_us * kept,
+        blocks,
+        rehearsed,
+        {heads.name: heads.dropped for heads in gone},
+    )
+
+
+def _heads_that_go(module: nn.Module, run: Run, choice: "_Choice", layers_us: float) -> dict[Heads, Dropped]:
+    """Return the heads to drop, by what the layers of the dense module lose by zeros.
+
+    Raises:
+        ValueError: no attention of the module is known.
+    """
+    known = {
+        heads: shape
+        for heads, shape in heads_of(module, run).items()
+        if all(one.name in choice.options for one in heads.weights)
+    }
+    if not known:
+        raise ValueError("heads: expected attentions whose layers are known (see register_attention), got none")
+    hessians = layer_inputs(module, [heads.reader for heads in known], run, "products")
+    return heads_to_drop(known, hessians, choice.options, choice.loss_with, layers_us)
 
 
 def _sparsities(options: Mapping[str, Option]) -> dict[str, float]:
@@ -158,18 +221,18 @@ class _Choice:
     ) -> None:
         self._module, self._weights, self._run, self._structure = module, weights, run, structure
         self._batches = list(_few(run.batches))
-        self._dense = self._outputs()
+        self.dense = self._outputs()
         if solver.reads == "movement":
             # nothing has moved yet
             solver = sparsifier_of("magnitude")
         reads = solver.reads if solver.reads != "nothing" else "norms"
         self._quick = _Quick(solver, structure, layer_inputs(module, weights, run, reads))
-        self._options: dict[str, list[Option]] = {}
+        self.options: dict[str, list[Option]] = {}
         for one in weights:
             densities, dense = prices.densities_of(one.name), Option(1.0, prices.dense_us(one.name), 0.0)
             losses = self._losses(one, densities, self._quick) if densities else ()
             points = zip(densities, losses, strict=True)
-            self._options[one.name] = [dense, *(Option(at, prices.us(one.name, at), loss) for at, loss in points)]
+            self.options[one.name] = [dense, *(Option(at, prices.us(one.name, at), loss) for at, loss in points)]
 
     def within(self, wanted_us: float) -> dict[str, Option]:
         """Return an option for each layer, which together take so many microseconds.
@@ -177,18 +240,18 @@ class _Choice:
         Raises:
             ValueError: the time is out of reach.
         """
-        found = [choose(list(self._options.values()), wanted_us) for choose in (allocated, uniform)]
-        candidates = [dict(zip(self._options, one, strict=True)) for one in found if one is not None]
+        found = [choose(list(self.options.values()), wanted_us) for choose in (allocated, uniform)]
+        candidates = [dict(zip(self.options, one, strict=True)) for one in found if one is not None]
         if not candidates:
             raise ValueError(
                 f"expected {self._least_us / 1000:.3g} ms or more, the time of the layers at the lowest densities, "
                 f"got {wanted_us / 1000:.3g} ms"
             )
-        return min(candidates, key=lambda one: self._loss_of(one, self._quick))
+        return min(candidates, key=lambda one: self.loss_of(one, self.dense))
 
     @property
     def _least_us(self) -> float:
-        return sum(min(one.us for one in some) for some in self._options.values())
+        return sum(min(one.us for one in some) for some in self.options.values())
 
     def rehearsed(self, rehearsal: Rehearsal, speedup: float, original_us: float) -> tuple[dict[str, Option], float]:
         """Return an option for each layer by which a session is so much faster, and its microseconds.
@@ -233,16 +296,19 @@ class _Choice:
         own = {one: max(quick.loss(weight, matrix), 1e-12) for one, matrix in pruned.items()}
         shares: dict[float, float] = {}
         for density in nearest_of(known):
-            shares[density] = self._loss_with({weight: pruned[density]}) / own[density]
+            shares[density] = self.loss_with({weight: pruned[density]}) / own[density]
         return [float(one) for one in interpolated(densities, own) * interpolated(densities, shares)]
 
-    def _loss_of(self, options: Mapping[str, Option], quick: "_Quick") -> float:
+    def loss_of(self, options: Mapping[str, Option], dense: list[Tensor]) -> float:
+        """Return what the module loses by an option for each layer, beside the outputs of a dense one."""
         pruned = {
-            one: quick.pruned(one, options[one.name].density) for one in self._weights if options[one.name].density < 1
+            one: self._quick.pruned(one, options[one.name].density)
+            for one in self._weights
+            if options[one.name].density < 1
         }
-        return self._loss_with(pruned)
+        return self.loss_with(pruned, dense)
 
-    def _loss_with(self, matrices: Mapping[PrunableWeight, Tensor]) -> float:
+    def loss_with(self, matrices: Mapping[PrunableWeight, Tensor], dense: list[Tensor] | None = None) -> float:
         """Return the share of the outputs' variance that is lost with other matrices in place of some."""
         before = {one: one.parameter.detach().clone() for one in matrices}
         try:
@@ -254,8 +320,9 @@ class _Choice:
             with torch.no_grad():
                 for one, stored in before.items():
                     one.parameter.copy_(stored)
-        moved_by = sum(float((ours - theirs).square().sum()) for ours, theirs in zip(found, self._dense, strict=True))
-        every = torch.cat(self._dense)
+        wanted = self.dense if dense is None else dense
+        moved_by = sum(float((ours - theirs).square().sum()) for ours, theirs in zip(found, wanted, strict=True))
+        every = torch.cat(wanted)
         return moved_by / max(float((every - every.mean(0)).square().sum()), 1e-12)
 
     def _outputs(self) -> list[Tensor]:
@@ -297,18 +364,19 @@ class _Quick:
     """A method about as good as the one asked for, in a fraction of its time, for layers by name."""
 
     def __init__(self, solver: Sparsifier, structure: Structure, inputs: Mapping[str, Tensor]) -> None:
-        self._solver, self._structure, self._inputs = solver, structure, inputs
-        self._diagonals: dict[int, Tensor] = {}
+        self._quick = Sparsifier(self._refitted) if solver.reads == "products" else solver
+        self._structure, self._inputs = structure, inputs
+        self._diagonals: dict[int, tuple[Tensor, Tensor]] = {}
 
     def pruned(self, weight: PrunableWeight, density: float) -> Tensor:
-        inputs, dense = self._inputs[weight.name], weight.matrix.clone()
-        sparsity = Sparsity(self._structure, density)
-        if self._solver.reads != "products":
-            return self._solver.solve(dense, inputs, sparsity)
-        # layers that read the same values share their products
+        inputs = self._inputs[weight.name]
+        return solved(self._quick, weight.matrix.clone(), inputs, Sparsity(self._structure, density), weight.live)
+
+    def _refitted(self, dense: Tensor, inputs: Tensor, sparsity: Sparsity) -> Tensor:
+        # layers that read the same values share their products, which are kept: no other tensor has their id
         if id(inputs) not in self._diagonals:
-            self._diagonals[id(inputs)] = inverse_of(damped(inputs)).diagonal()
-        mask = sparsity.mask(dense.square() / self._diagonals[id(inputs)])
+            self._diagonals[id(inputs)] = inputs, inverse_of(damped(inputs)).diagonal()
+        mask = sparsity.mask(dense.square() / self._diagonals[id(inputs)][1])
         return refitted(dense, inputs, mask, QUICK_STEPS)
 
     def loss(self, weight: PrunableWeight, pruned: Tensor) -> float:

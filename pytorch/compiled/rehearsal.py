@@ -93,7 +93,9 @@ class Rehearsal:
         try:
             with torch.no_grad():
                 for one, dense in before.items():
-                    mask = Sparsity(structure, densities[one.name]).mask(one.matrix.square())
+                    mask = one.live.whole(
+                        Sparsity(structure, densities[one.name]).mask(one.live.part(one.matrix.square()))
+                    )
                     one.parameter.copy_(dense * one.as_stored(mask.to(dense.dtype)))
             model = self._exported(module)
         finally:
