@@ -45,7 +45,7 @@ low_rank        differences that are small to store, and rounded       low_rank.
 speed, prices   densities and depth for a speed, rehearsed in sessions speed.py, prices.py, compiled/
 losses          what a student is to learn                             losses.py
 checkpoints     trainings that go on                                   checkpoints.py, progress.py
-depth, heads    whole blocks, whole heads                              depth.py, heads.py, head_budget.py
+depth, heads    whole blocks, whole heads                              depth.py, attentions/
 distil_model    ONNX models, as modules of torch and back              distil_models.py, imported/
 compile         modules that run sessions, and dynamo's backend        compiled/, operators.py
 ```
@@ -53,9 +53,9 @@ compile         modules that run sessions, and dynamo's backend        compiled/
 
 from typing import TYPE_CHECKING
 
+from .attentions.heads import HeadNames, drop_heads, register_attention
 from .depth import blocks_of, drop_layers
 from .distil import distil
-from .heads import HeadNames, drop_heads, register_attention
 from .history import History
 from .layers import prunable_weights
 from .losses import Answer, Embedding, Hidden, Labels, Logits, Similarity, register_loss

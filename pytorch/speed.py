@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from ..pruning.budgets import GRAIN, TOO_FAST, TOO_SLOW, WANTED, Option, allocated, uniform
 from ..pruning.sensitivities import QUICK_STEPS, interpolated, nearest_of, some_of
+from .attentions.head_budget import Dropped, heads_to_drop
+from .attentions.heads import Heads, heads_of
 from .batches import Batch, Run, device_of, moved, token_mask
 from .compiled.rehearsal import Rehearsal
 from .depth import blocks_of, drop_layers
-from .head_budget import Dropped, heads_to_drop
-from .heads import Heads, heads_of
 from .layer_inputs import layer_inputs
 from .layers import Choice, PrunableWeight, prunable_weights
 from .losses import Answer

@@ -17,8 +17,8 @@ from redpebble.dialect.ops.attention import AttentionOp  # noqa: E402
 from redpebble.frontend.import_model import import_model  # noqa: E402
 from redpebble.passes.simplify.drop_dead_units import DropDeadUnits  # noqa: E402
 from redpebble.pipeline import PIPELINE  # noqa: E402
+from redpebble.pytorch.attentions.heads import heads_of, without_heads  # noqa: E402
 from redpebble.pytorch.batches import Run, call  # noqa: E402
-from redpebble.pytorch.heads import heads_of, without_heads  # noqa: E402
 from redpebble.pytorch.layer_inputs import layer_inputs  # noqa: E402
 from redpebble.pytorch.layers import prunable_weights  # noqa: E402
 from tests.passes.pass_texts import all_of, run  # noqa: E402

@@ -12,11 +12,11 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .batches import Batch, Forward, Run, call, device_of, moved
-from .layer_inputs import layer_inputs
-from .layers import PrunableWeight, prunable_weights
-from .masks import mask_of, set_mask
-from .sparsifiers import damped, inverse_of
+from ..batches import Batch, Forward, Run, call, device_of, moved
+from ..layer_inputs import layer_inputs
+from ..layers import PrunableWeight, prunable_weights
+from ..masks import mask_of, set_mask
+from ..sparsifiers import damped, inverse_of
 
 QUERIES: Final = ("query", "q_proj", "q_lin", "q", "wq", "to_q")
 KEYS: Final = ("key", "k_proj", "k_lin", "k", "wk", "to_k")

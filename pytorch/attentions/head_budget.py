@@ -6,10 +6,10 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from ..pruning.budgets import Option, allocated
-from ..theory.attention_cost import AttentionSize, attention_work
+from ...pruning.budgets import Option, allocated
+from ...theory.attention_cost import AttentionSize, attention_work
+from ..layers import PrunableWeight
 from .heads import Heads, without_heads
-from .layers import PrunableWeight
 
 SHARES: Final = (0.25, 0.5, 0.75)
 """Shares of an attention's heads whose loss is measured."""

@@ -1,0 +1,1 @@
+"""Attentions of modules: their heads as a structure."""
