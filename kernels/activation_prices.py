@@ -1,8 +1,9 @@
 """Predicted time of activations that take more than a few instructions: by our kernels, and by onnxruntime's.
 
-Both were measured on an older CPU with vectors of 8 floats, on images of 64 channels of 56 x 56 and on 128 rows of 512
-features, over onnxruntime's largest of 3 x 3, whose price is known. A sigmoid took 2.1 times that here and 0.84 times
-there, on images, and 1.5 and 0.83 times on rows. On Zen 5, with vectors of 16, both take as long.
+What takes a pass of its own there alone has no time here. Both were measured on an older CPU with vectors of 8 floats,
+on images of 64 channels of 56 x 56 and on 128 rows of 512 features, over onnxruntime's largest of 3 x 3, whose price is
+known. A sigmoid took 2.1 times that here and 0.84 times there, on images, and 1.5 and 0.83 times on rows. On Zen 5,
+with vectors of 16, both take as long.
 """
 
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ KINDS: Final[Mapping[str, Shares]] = {
     "exp": Shares(0.8, 1.3),
     "gelu": Shares(1.8, 2.8),
     "gelu_tanh": Shares(1.2, 1.5),
+    "hard_swish": Shares(0.0, 0.4),
     "log": Shares(1.1, 3.0),
     "mish": Shares(1.3, 22.0),
     "reciprocal": Shares(0.2, 0.3),

@@ -10,8 +10,14 @@ from .machine import DEFAULT_PRICES, Machine
 COPIED_US: Final = 0.10e-3
 """Microseconds of a value that is copied to where a window of another pixel reads it."""
 
-MOVED_US: Final = 1.0e-3
-"""Microseconds of a value that comes into an image network, leaves it, or goes to another plane."""
+MOVED_US: Final = 0.6e-3
+"""Microseconds of a value that comes into an image network, leaves it, or goes to the plane of a stride."""
+
+RESAMPLED_US: Final = 1.0e-3
+"""Microseconds of a value that goes to another place in its plane, as those of resizings do."""
+
+REORDERED_US: Final = 0.2e-3
+"""Microseconds of a value that onnxruntime takes from blocks of channels to planes, or back, around other nodes."""
 
 TOUCHED_US: Final = 0.12e-3
 """Microseconds of a value of elementwise work."""
@@ -40,7 +46,7 @@ CODED_US: Final = {"activate": 0.07e-3, "binary": 0.42e-3}
 DENSE_CODED_US: Final = {"activate": 0.85e-3, "add": 0.37e-3, "binary": 0.65e-3}
 """The same in onnxruntime, where sums are faster than other arithmetic."""
 
-TAP_US: Final = 0.05e-3
+TAP_US: Final = 0.037e-3
 """Microseconds of a tap of a value of a depthwise convolution, or of a pooling."""
 
 
@@ -58,8 +64,8 @@ class ImageShares(NamedTuple):
 
 
 IMAGE_SHARES: Final = {
-    DEFAULT_PRICES: ImageShares(values=1.0, dense=0.8, taps=1.0, dense_taps=1.0),
-    "zen5": ImageShares(values=0.3, dense=0.96, taps=0.75, dense_taps=0.68),
+    DEFAULT_PRICES: ImageShares(values=1.0, dense=0.8, taps=1.0, dense_taps=1.35),
+    "zen5": ImageShares(values=0.3, dense=0.96, taps=0.75, dense_taps=0.92),
 }
 
 

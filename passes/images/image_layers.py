@@ -3,7 +3,7 @@
 Codes are integers of eight bits that stand for values: value = scale * (code - zero).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import itemgetter
 from typing import Final, TypeGuard
 
@@ -44,6 +44,8 @@ from ...kernels.image_prices import (
     LINE_US,
     MOVED_US,
     NEAR_VALUES,
+    REORDERED_US,
+    RESAMPLED_US,
     ROUNDINGS_US,
     TAP_US,
     TOUCHED_US,
@@ -282,14 +284,25 @@ def memory_us(op: Operation, machine: Machine) -> float:
     return 1e-3 * machine.dram_ns * size * misses(size, machine.l3_bytes)
 
 
-def _power_of(op: Operation) -> str:
-    """Return the kind of an op's activation; empty for none, for one of a few instructions, or of a table of codes."""
+JOINED: Final = OF_FEW_INSTRUCTIONS - {"hard_swish"}
+"""Activations that onnxruntime computes with the convolution before them."""
+
+
+def _power_of(op: Operation, joined: Collection[str] = OF_FEW_INSTRUCTIONS) -> str:
+    """Return the kind of an op's activation; empty for none, for one `joined` to its sums, or of a table of codes."""
     if not isinstance(op, ConvolutionOp | ActivateOp) or op.activation is None:
         return ""
     if isinstance(op, ActivateOp) and is_between_codes(op):
         return ""
     kind = op.activation.kind
-    return "" if kind == "quantize" or kind in OF_FEW_INSTRUCTIONS else kind
+    return "" if kind == "quantize" or kind in joined else kind
+
+
+def _leaves_blocks(op: Operation) -> bool:
+    """Return whether onnxruntime, which holds channels in blocks for convolutions, takes them apart for an op."""
+    if isinstance(op, BinaryOp):
+        return not is_between_codes(op) and len({pixels_of(value) for value in dynamic_operands(op)}) > 1
+    return isinstance(op, ConvolutionOp) and _power_of(op, JOINED) == "hard_swish"
 
 
 def moves_nothing(op: Operation) -> bool:
@@ -312,9 +325,9 @@ def _work_us(op: Operation, shares: ImageShares) -> float:
             moved = pixels_of(op.x if before is None else before.x)
             return shares.values * MOVED_US * copied * moved + shares.taps * _taps_us(op)
         case Resample2dOp():
-            return shares.values * MOVED_US * len(op.rows.taps) * len(op.columns.taps) * pixels_of(op.result)
+            return shares.values * RESAMPLED_US * len(op.rows.taps) * len(op.columns.taps) * pixels_of(op.result)
         case Interleave2dOp():
-            return shares.values * MOVED_US * pixels_of(op.result)
+            return shares.values * RESAMPLED_US * pixels_of(op.result)
         case ActivateOp() | ConvertOp() if rounds_to_codes(op) and _ends_elementwise(op):
             return 0.0
         case ActivateOp() | BinaryOp() if is_between_codes(op):
@@ -428,10 +441,12 @@ def dense_us(ops: Sequence[Operation], shares: ImageShares = DEFAULT_SHARES) -> 
             total += shares.values * DENSE_CODED_US[kind] * pixels_of(op.results[0])
         elif isinstance(op, Resample2dOp):
             # one pass, however many values each result is a mean of
-            total += shares.values * MOVED_US * pixels_of(op.result) + memory_us(op, shares.machine)
+            total += shares.values * RESAMPLED_US * pixels_of(op.result) + memory_us(op, shares.machine)
         elif isinstance(op, ImageLayerOp | ActivateOp | ConvertOp | BinaryOp):
             # products hide the way to memory, other work waits for it
             total += _work_us(op, shares) + memory_us(op, shares.machine)
-        if kind := _power_of(op):
+        if _leaves_blocks(op):
+            total += 2 * shares.values * REORDERED_US * pixels_of(op.results[0])
+        if kind := _power_of(op, JOINED):
             total += runtime_activation_us(kind, shares.machine) * pixels_of(op.results[0])
     return total
