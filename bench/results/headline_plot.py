@@ -44,7 +44,7 @@ def points_of(cards: Mapping[str, Any], measured: Mapping[str, Any]) -> list[Poi
 
 def figure_of(points: list[Point]) -> Figure:
     """Two panels, an encoder a place: right answers, from none to all, and times as fast."""
-    figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+    figure = Figure(figsize=(6.0, 2.7), layout="constrained")
     quality, speed = (figure.add_subplot(1, 2, column) for column in (1, 2))
     zeros = [f"{point.zeros:.0f} %" if point.zeros else "dense" for point in points]
     _draw(quality, zeros, [point.recall for point in points], COLORS[3], "{:.0f} %")
