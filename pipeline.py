@@ -86,10 +86,20 @@ def _quantize(options: Options) -> ModulePass | None:
 def _round(options: Options) -> ModulePass | None:
     if not options.bfloat:
         return None
-    obstacle = "" if options.sparse_networks else "there are no sparse networks"
+    rounding = RoundLayers.on(options.machine, options.rows, _obstacle_to_rounding(options))
+    return RoundBySamples(rounding, options.samples, options.foreign)
+
+
+def _obstacle_to_rounding(options: Options) -> str:
+    """Return the reason why no layer can be rounded to bfloat16; empty where there is none."""
     if options.opset and options.opset < BFLOAT_SINCE:
-        obstacle = f"it needs opset {BFLOAT_SINCE}, the model's is {options.opset}"
-    return RoundBySamples(RoundLayers.on(options.machine, options.rows, obstacle), options.samples, options.foreign)
+        return f"it needs opset {BFLOAT_SINCE}, the model's is {options.opset}"
+    return "" if options.sparse_networks else "there are no sparse networks"
+
+
+def _choose(options: Options) -> ModulePass:
+    rounds = options.bfloat and not _obstacle_to_rounding(options)
+    return ChooseKernels.on(options.machine, options.kernels, rounds=rounds)
 
 
 def _reorder(options: Options) -> ModulePass:
@@ -167,9 +177,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
         "choose",
         (
             lambda options: MeasureKernels(options.tuning) if options.tuning and options.tuning.recalls else None,
-            lambda options: ChooseKernels.on(
-                options.machine, options.kernels
-            ),  # by what was measured, or else predicted
+            _choose,  # by what was measured, or else predicted
             lambda options: ChooseQuantizedKernels.on(options.machine, options.kernels),
             AnnotateIoBounds(),  # for reports
         ),

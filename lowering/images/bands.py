@@ -59,7 +59,7 @@ class BandedOps:
     """Bands."""
     plane_of: Callable[[SSAValue], Plane]
     copies: Mapping[Operation, Copies]
-    """What ops copy."""
+    """The copies that ops make before they run."""
 
     @cached_property
     def stages(self) -> list[Stage]:

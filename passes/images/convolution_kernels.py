@@ -29,11 +29,15 @@ from .image_layers import tile_widths_of, tiles_of
 
 
 def choose_for_convolutions(
-    convolutions: Sequence[Conv2dOp], machine: Machine, wanted: Mapping[str, WantedKernel] = MappingProxyType({})
+    convolutions: Sequence[Conv2dOp],
+    machine: Machine,
+    wanted: Mapping[str, WantedKernel] = MappingProxyType({}),
+    *,
+    rounds: bool = False,
 ) -> None:
     """Write the family that is predicted to be the fastest on each convolution, and the time of a dense one.
 
-    `wanted` are kernels by the name of a convolution.
+    `wanted` are kernels by the name of a convolution. With `rounds` all may be rounded to bfloat16 afterwards.
 
     Raises:
         ValueError: a weight is no constant, or a convolution cannot have a family.
@@ -43,7 +47,8 @@ def choose_for_convolutions(
     layers, loop_bytes = layers_of([conv.weight for conv in convolutions]), sum(map(_dense_bytes, convolutions))
     product = dense_us(PIXELS, machine)
     for conv, layer in zip(convolutions, layers, strict=True):
-        conv.kernel = _kernel(conv, layer, machine, wanted.get(node_key(conv)))
+        priced = replace(layer, rounded=rounds or conv.is_rounded)
+        conv.kernel = _kernel(conv, priced, machine, wanted.get(node_key(conv)))
         conv.dense_us = FloatAttr(_dense_us(conv, product, loop_bytes, machine), f64)
 
 
@@ -87,7 +92,6 @@ def _used_taps(conv: Conv2dOp, reader: Interleave2dOp) -> float:
 def _kernel(conv: Conv2dOp, among: CostLayer, machine: Machine, wanted: WantedKernel | None) -> KernelAttr:
     """Return the kernel of a convolution, a layer among others."""
     weight = Layer(conv).weight
-    among = replace(among, rounded=conv.is_rounded)
     if among.outputs % PANEL and (among.counts == among.inputs).all():
         # dense kernels would fill a panel of outputs with zeros; those of sparse layers do no such work
         among = replace(among, stored="sparse")

@@ -84,10 +84,13 @@ class ChooseKernels(MachineOptions, ModulePass):
     kernels: tuple[str, ...] = ()
     """Kernels for layers by name: words such as `fc1=count_blocks`, or `fc1=strips from 1, sparse_rows from 8`."""
 
+    rounds: bool = False
+    """Whether convolutions may be rounded to bfloat16 afterwards, and count as if they were."""
+
     @staticmethod
-    def on(machine: Machine, kernels: Iterable[tuple[str, str]] = ()) -> "ChooseKernels":
+    def on(machine: Machine, kernels: Iterable[tuple[str, str]] = (), *, rounds: bool = False) -> "ChooseKernels":
         """Return the pass for a machine, with kernels for layers by name."""
-        return ChooseKernels(**ChooseKernels.numbers(machine), kernels=in_words(kernels))
+        return ChooseKernels(**ChooseKernels.numbers(machine), kernels=in_words(kernels), rounds=rounds)
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -97,7 +100,7 @@ class ChooseKernels(MachineOptions, ModulePass):
             layers, machine = layers_of_ops(linears), self.machine
             convolutions = [one for one in op.walk() if isinstance(one, Conv2dOp) and one.times is None]
             wanted = read_wishes(op, self.kernels)
-            choose_for_convolutions(convolutions, self.machine, wanted)
+            choose_for_convolutions(convolutions, self.machine, wanted, rounds=self.rounds)
             measured, priced = times_by_layer(take_measurements(op)), _Priced(given_blocks(self.blocks), self.machine)
             for linear, weight, layer in zip(linears, weights, layers, strict=True):
                 found: Clock = {}

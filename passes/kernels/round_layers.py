@@ -83,6 +83,7 @@ class RoundLayers(ModulePass):
 
     def _left(self, op: LinearOp | Conv2dOp) -> str:
         """Round a layer that gains; return the reason why another one is left as it is."""
+        assert isinstance(op.weight.owner, SparseConstantOp)
         (layer,) = layers_of([op.weight])
         machine, rows, unit = Machine(prices=self.prices, bfloat=True), self.rows or WIDTHS[-1], "rows"
         if isinstance(op, Conv2dOp):
@@ -92,8 +93,10 @@ class RoundLayers(ModulePass):
         where = f"{node_name(op) or op.name} ({layer.inputs} -> {layer.outputs})"
         share = _us(after, rows) / _us(before, rows)
         if share > WORTH_ROUNDING:
+            if isinstance(op, Conv2dOp):
+                # it was priced as if it were rounded
+                op.kernel = kernel_for(op.weight.owner.weight, layer, before, machine)
             return f"{where} would take {share:.2f} of its time for {rows} {unit}"
-        assert isinstance(op.weight.owner, SparseConstantOp)
         weight = _rounded(op.weight.owner.weight)
         if weight is None:
             return f"{where} has weights beyond the range of bfloat16"

@@ -190,6 +190,18 @@ def test_convolutions_are_rounded_where_the_cpu_has_its_products() -> None:
             assert batch == 0 or 1e-4 * largest < np.abs(floats - exact).max() < 1e-2 * largest
 
 
+def test_a_network_that_gains_by_rounding_alone_is_taken() -> None:
+    net = ImageModel((256, 14, 14), density=0.35)
+    net.node("Relu", net.conv("x", (256, 256, 1, 1)))
+    tuning = Tuning.predicted(CpuTarget.zen4(), None)
+    for bfloat in (False, True):
+        options = Options("optimize", bfloat=bfloat, tuning=tuning, sparse_networks=True)
+        result = optimized(net.model("relu1"), options)
+        assert [node.op_type.startswith("SparseNetwork") for node in result.proto.graph.node] == (
+            [True] if bfloat else [False, False]
+        )
+
+
 def test_convolutions_of_cpus_without_the_instructions_stay_floats() -> None:
     options = Options("optimize", bfloat=True, tuning=Tuning.predicted(CpuTarget.avx2(), None), sparse_networks=True)
     result = optimized(network_of_images().model("relu1", "conv2", "add4"), options)
