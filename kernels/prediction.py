@@ -10,6 +10,7 @@ from copy import copy
 from math import hypot, sqrt
 from typing import Final, NamedTuple
 
+from ..sparse.densities import CODES_ALONE
 from .families import FAMILIES
 from .family import KernelFamily
 from .layer_with_pattern import LayerWithPattern
@@ -19,6 +20,9 @@ from .work import Layer, Tile, Work
 
 MOST_TILE_SHARE: Final = 0.5
 """Share of the second-level cache that a tile's values take from the weights; what does not fit is read again."""
+
+FOUR_BITS: Final = 4
+"""Bits of codes that all CPUs have kernels for."""
 
 LEAST_CORE: Final = 0.1
 """Share of a time that is left for instructions however long the stream takes."""
@@ -42,14 +46,14 @@ def candidates(layer: Layer, width: int, machine: Machine) -> tuple[str, ...]:
 
 
 def _may_round(family: KernelFamily, layer: Layer, machine: Machine) -> bool:
-    """Return whether a layer may be rounded as a family does, if it does."""
+    """Return whether a layer may be rounded as a family does; codes with few zeros are no case for floats."""
     match family.rounds:
         case "bf16":
             return layer.rounded and machine.bfloat
         case "groups":
             return layer.code_bits == family.code_bits and not layer.rounded
         case _:
-            return True
+            return layer.code_bits != FOUR_BITS or layer.density < CODES_ALONE
 
 
 def _prices(family: KernelFamily, machine: Machine) -> tuple[float, ...]:

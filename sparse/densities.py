@@ -18,3 +18,10 @@ STORED_CODES: Final = 0.8
 Such kernels are faster than onnxruntime's on weights without zeros, too (1.7 to 2 times on Zen 1, for 1 to 8 rows), but
 packing these takes minutes for a large model. Of codes that nobody pruned about a tenth are zeros.
 """
+
+CODES_ALONE: Final = 0.4
+"""Density from which on a weight of four bits has kernels of codes alone, as far as prices go.
+
+Those of floats read eight times the bytes: at half of the weights they took 4.8 and 1.3 times as long as MatMulNBits at
+1 and 128 rows (Zen 5), which kernels of codes beat.
+"""

@@ -11,7 +11,7 @@ from redpebble.kernels.family import LayerWeights
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.prediction import candidates, predicted_us
 from redpebble.kernels.prices import PRICES
-from redpebble.kernels.tile_widths import TILE_WIDTHS
+from redpebble.kernels.tile_widths import TILE_WIDTHS, WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.lowering.kernels.table import any_rows_code_of, code_of
 from redpebble.sparse.csr import CscMatrix
@@ -103,3 +103,14 @@ def test_prices_told_in_those_of_another_family_are_those_of_the_machine() -> No
         times = {name: predicted_us(family.name, layer, 1, Machine(lanes=8, prices=name)) for name in PRICES}
         first, second = PRICES
         assert times[first] / times[second] == pytest.approx(paces[first] / paces[second], rel=0.1)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+def test_codes_with_few_zeros_are_priced_for_kernels_of_codes_alone(lanes: int) -> None:
+    machine = Machine(lanes)
+    for each, has_floats in ((50, False), (10, True)):
+        layer = Layer(100, np.full(100, each), code_bits=4)
+        for width in WIDTHS:
+            found = [FAMILIES[name].rounds for name in candidates(layer, width, machine)]
+            assert "groups" in found
+            assert any(rounds != "groups" for rounds in found) == has_floats

