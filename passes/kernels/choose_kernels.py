@@ -232,7 +232,8 @@ def _further(times: LayerTimes, chosen: Mapping[int, str]) -> dict[int, str]:
     """Return the families at widths between and beyond those of all kernels, where they save time on so many rows."""
     time_of_width = {width: times.measured.get(width, times.predicted[width])[chosen[width]] for width in WIDTHS}
     further: dict[int, str] = {}
-    time_without = times_of_rows(time_of_width, set(times.predicted) - set(WIDTHS))
+    known = {width for width, priced in times.predicted.items() if priced}
+    time_without = times_of_rows(time_of_width, known - set(WIDTHS))
     for width in time_without:
         family = min(times.predicted[width], key=times.predicted[width].__getitem__)
         worth = 1.0 if family in chosen.values() else WORTH_PACKING
