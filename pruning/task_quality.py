@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..frontend.reading.model_source import Source, read_runnable_model
 from ..verification.oracle import Oracle
+from .intervals import Interval, difference_interval
 from .metrics import Answers, Metric
 from .runs.calibration_data import check_feeds
 
@@ -24,11 +25,14 @@ class TaskQuality(NamedTuple):
     dense: Mapping[str, float]
     sparse: Mapping[str, float]
     samples: int
+    interval: Interval | None = None
+    """95 % of the difference of the first number."""
 
     def __str__(self) -> str:
         """Return a line."""
         numbers = ", ".join(f"{name} {self.dense[name]:.4g} -> {value:.4g}" for name, value in self.sparse.items())
-        return f"{numbers} on {self.samples} samples"
+        sure = "" if self.interval is None else f" (difference {self.interval} with 95 %)"
+        return f"{numbers} on {self.samples} samples{sure}"
 
 
 def task_quality(
@@ -55,8 +59,9 @@ def task_quality(
     batches = [{name: one[at : min(at + size, whole)] for name, one in feeds.items()} for at in range(0, whole, size)]
     theirs, ours = (outputs_of(one, batches) for one in (original, sparse))
     own = None if labels is None else labels[:whole]
-    reached, kept = (metric(Answers(outputs, batches, theirs, own)) for outputs in (theirs, ours))
-    return TaskQuality(reached, kept, whole)
+    answers = [Answers(outputs, batches, theirs, own) for outputs in (theirs, ours)]
+    reached, kept = map(metric, answers)
+    return TaskQuality(reached, kept, whole, difference_interval(metric, *answers))
 
 
 def outputs_of(model: onnx_ir.Model, batches: Sequence[Arrays]) -> list[dict[str, NDArray[Any]]]:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from ..export.save_model import save_model
 from ..frontend.reading.model_source import Source
+from ..pruning.intervals import Interval, difference_interval
 from ..pruning.metrics import Answers, Metric, metric_of, quality
 from ..pruning.task_quality import floating, outputs_of
 from .batches import Batch, Module, Output, Run, device_of, moved
@@ -53,6 +54,8 @@ class DistilledReport:
     """Weights of layers, and those that are not zero."""
     speedup: float | None
     """Times as fast as dense layers, predicted; None where no layer is priced."""
+    interval: Interval | None
+    """95 % of what the first number gained; None of too few samples."""
     difference: float
     """The largest difference of torch's outputs from onnxruntime's, over the largest output."""
 
@@ -70,9 +73,10 @@ class DistilledReport:
         """Return a line."""
         moved = ", ".join(f"{name} {self.before[name]:.4g} -> {value:.4g}" for name, value in self.after.items())
         speed = "" if self.speedup is None else f", layers {self.speedup:.2f}x as fast (predicted)"
+        sure = "" if self.interval is None else f" (gain {self.interval} with 95 %)"
         where = f"{self.samples} held-out samples" if self.is_held_out else f"the {self.samples} samples trained on"
         kept = "" if self.history.kept else "; nothing was gained, the weights are those from before"
-        return f"{moved} on {where}{speed}; {self.history.steps} steps, {self.history.seconds:.0f} s{kept}"
+        return f"{moved}{sure} on {where}{speed}; {self.history.steps} steps, {self.history.seconds:.0f} s{kept}"
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,8 @@ def distil_model(
         if one is not None:
             one.to(place).eval()
     judge = _Judge(judged, measure, ours if theirs is None else theirs)
-    before = judge.of_model(ours.updated())
+    first = ours.updated()
+    before = judge.of_model(first)
     start = {name: value.clone() for name, value in ours.state_dict().items()}
     run = Run([_inputs(next(fitted.batches(np.random.default_rng(seed))))], _called)
     speed = _speed(ours, run, rows)
@@ -185,6 +190,7 @@ def distil_model(
         sum(one.numel() for one in weights),
         sum(int((one != 0).sum()) for one in weights),
         speed,
+        judge.interval(first, model),
         judge.difference(ours, model),
     )
     return Distilled(model, report)
@@ -271,10 +277,18 @@ class _Judge:
         self._feeds = [samples.feeds(which) for which in self._orders]
         self._teacher = _outputs(teacher, self._feeds)
 
-    def _measured(self, outputs: list[dict[str, NDArray[Any]]]) -> dict[str, float]:
+    def _answers(self, outputs: list[dict[str, NDArray[Any]]]) -> Answers:
         labels = self._samples.labels
         own = None if labels is None else labels[np.concatenate(self._orders)]
-        answers = Answers(outputs, self._feeds, self._teacher, own)
+        return Answers(outputs, self._feeds, self._teacher, own)
+
+    def interval(self, first: onnx_ir.Model, second: onnx_ir.Model) -> Interval | None:
+        """Return 95 % of what the second model gains over the first, by onnxruntime."""
+        answers = [self._answers(outputs_of(one, self._feeds)) for one in (first, second)]
+        return difference_interval(self._metric, *answers)
+
+    def _measured(self, outputs: list[dict[str, NDArray[Any]]]) -> dict[str, float]:
+        answers = self._answers(outputs)
         return self._metric(answers) | (quality(answers) if self._metric is not quality else {})
 
     def of_module(self, module: nn.Module) -> dict[str, float]:

@@ -19,7 +19,8 @@ WINDOWS: Final = 16384
 def layer_inputs(module: nn.Module, weights: Sequence[PrunableWeight], run: Run, reads: Reads) -> Mapping[str, Tensor]:
     """Return what `reads` says of the inputs of each weight that was used, by name, in float32 on its device.
 
-    Layers that read the same tensor share one result. Tokens that an `attention_mask` leaves out do not count.
+    Layers that read the same tensor, in the same windows, share one result. Tokens that an `attention_mask` leaves out
+    do not count.
     """
     sums = _Sums(reads)
     hooks = [
@@ -47,7 +48,7 @@ class _Sums:
         self._sums: dict[str, Tensor] = {}
         self._rows: dict[str, int] = {}
         self._leaders: dict[str, str] = {}
-        self._seen: dict[int, tuple[str, Any]] = {}
+        self._seen: dict[tuple[object, ...], tuple[str, Any]] = {}
         self._mask: Tensor | None = None
 
     def start(self, batch: Batch) -> None:
@@ -56,7 +57,7 @@ class _Sums:
     def see(self, name: str, module: nn.Module, arguments: tuple[Any, ...]) -> None:
         x = arguments[0]
         # the tensor is held, so that no other one has its id
-        leader, _ = self._seen.setdefault(id(x), (name, x))
+        leader, _ = self._seen.setdefault((id(x), *_window(module)), (name, x))
         if leader != name and self._leaders.setdefault(name, leader) == leader and name not in self._sums:
             return
         rows = _rows(module, x, self._mask).float()
@@ -67,6 +68,12 @@ class _Sums:
     def means(self) -> dict[str, Tensor]:
         found = {name: total / max(1, self._rows[name]) for name, total in self._sums.items()}
         return found | {name: found[leader] for name, leader in self._leaders.items() if name not in found}
+
+
+def _window(module: Module) -> tuple[object, ...]:
+    """Return what rows of a convolution depend on beside its input: another one may read that in other windows."""
+    names = ("kernel_size", "stride", "padding", "dilation", "padding_mode")
+    return tuple(getattr(module, name, None) for name in names)
 
 
 def _rows(module: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:

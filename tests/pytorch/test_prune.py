@@ -187,6 +187,26 @@ def test_convolutions_are_pruned() -> None:
     assert report.sparsity == pytest.approx(0.6, abs=0.01)
 
 
+def test_convolutions_of_one_image_in_other_windows_have_inputs_of_their_own() -> None:
+    torch.manual_seed(0)
+
+    class Beside(torch.nn.Module):
+        """The ways of a residual network's first block of a stage."""
+
+        def __init__(self) -> None:
+            torch.nn.Module.__init__(self)
+            self.way = torch.nn.Conv2d(16, 40, 3, stride=2, padding=1)
+            self.past = torch.nn.Conv2d(16, 300, 1, stride=2)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return self.way(x), self.past(x)
+
+    module = Beside()
+    report = pytorch.prune(module, [torch.randn(4, 16, 8, 8)], sparsity=0.5, method="obs")
+    assert [one.inputs for one in report.layers] == [144, 16]
+    assert all(one.loss is not None and 0 < one.loss < 0.5 for one in report.layers)
+
+
 def test_methods_and_structures_of_ones_own_have_names() -> None:
     def every_second(scores: Tensor, density: float) -> Tensor:
         del density
