@@ -280,7 +280,7 @@ def _farthest(uses: MaxTree, neurons: Ids) -> int:
 def _at_hand(slots: Slots, source: int, target: int) -> int:
     """The neuron in the slot at the hand, which goes on; those of the connection that runs are passed over."""
     while True:
-        neuron: int = slots.neurons[slots.counters[1]]
+        neuron = int(slots.neurons[slots.counters[1]])
         slots.counters[1] = (slots.counters[1] + 1) % len(slots.neurons)
         if neuron not in (source, target):
             return neuron

@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ....sparse.neuron_graph import NeuronGraph
+from ..exact_optimum import exact_excess
 from ..machine import TransferCount
 from .live_intervals import IntervalGroup, interval_groups, joint_group
 from .segment_bound import interval_crowding, segment_excess
@@ -31,7 +32,9 @@ from .spectral_weighting import (
     spectral_weighting,
 )
 
-Argument = Literal["every value moves", "segments", "few can stay, by layer", "few can stay, jointly"]
+Argument = Literal[
+    "every value moves", "segments", "few can stay, by layer", "few can stay, jointly", "all orders of small parts"
+]
 _DEGREE_POWERS = (-0.5, 0.0, 0.25)
 
 
@@ -93,12 +96,14 @@ def instance_bounds(network: NeuronGraph, capacities: Sequence[int]) -> list[Ins
     crowdings = [(interval_crowding(group), count) for group, count in alike]
     joint = _weighted(joint_group(network))
     bounds: list[InstanceBound] = []
-    for slots in (capacity - 1 for capacity in capacities):
+    for capacity in capacities:
+        slots = capacity - 1
         excesses: dict[Argument, int] = {
             "every value moves": 0,
             "segments": sum(count * segment_excess(crowding, slots) for crowding, count in crowdings),
             "few can stay, by layer": sum(count * _few_can_stay(group, slots) for group, count in groups),
             "few can stay, jointly": _few_can_stay(joint, slots),
+            "all orders of small parts": exact_excess(network, capacity),
         }
         argument = max(excesses, key=lambda name: excesses[name])
         bounds.append(InstanceBound(least, excesses[argument], argument))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ....sparse.neuron_graph import NeuronGraph
 from ...annealing.annealing import AnnealingPlan, TracePoint
 from ...annealing.compiled_states import anneal_blocks
+from ..exact_optimum import exact_optimum
 from ..machine import Memory, Policy, TransferCount
 from ..machine_compiled import count_transfers
 from ..orders.interval_stabbing import TargetOrders, decode
@@ -23,6 +24,10 @@ from .starts import rolling_targets, start_orders, target_orders
 
 STARTS_SHARE: Final = 0.4
 """Share of a time budget after which no further start is made."""
+
+
+EXACT: Final = "exact optimum"
+"""Name of the start that no order and eviction go below; networks of small parts have one."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,8 @@ def search_order(network: NeuronGraph, request: SearchRequest, rng: np.random.Ge
     """Search the connection order with the fewest transfers.
 
     First orders of targets are annealed, then connections one by one and in runs; every thread does so on its own, and
-    the best order of all is taken.
+    the best order of all is taken. Where the optimum of a small network is known, only other policies are searched for
+    than one under which its order has it.
 
     Args:
         network: what to run.
@@ -107,9 +113,13 @@ def search_order(network: NeuronGraph, request: SearchRequest, rng: np.random.Ge
     budget = request.budget()
     orders = start_orders(network, request.capacity, lambda: budget.is_spent(STARTS_SHARE))
     starts = {name: count_transfers(network, order, request.memory) for name, order in orders.items()}
+    exact = exact_optimum(network, request.capacity)
+    if exact is not None:
+        starts[EXACT], orders[EXACT] = count_transfers(network, exact.order, request.memory), exact.order
     candidates = {name: Candidate(orders[name], count.total, name, ()) for name, count in starts.items()}
     found = [min(candidates.values(), key=lambda candidate: candidate.cost)]
-    if request.proposals != 0 and network.connection_count > 1:
+    is_best = exact is not None and found[0].cost == exact.total
+    if request.proposals != 0 and network.connection_count > 1 and not is_best:
         searches = [Search(network, request.memory, budget, thread) for thread in rng.spawn(request.threads)]
         with ThreadPoolExecutor(request.threads) as pool:
             futures = [pool.submit(search.improve, candidates) for search in searches]
