@@ -35,6 +35,7 @@ from ..kernels.machine import Machine
 from ..lowering.cpu_target import CpuTarget
 from ..options import OnPass, Options, Precision
 from ..passes.kernels.round_layers import ROUNDED
+from ..passes.rewriting.erase_unused import drop_weights
 from ..passes.rewriting.network_module import network_module
 from ..pipeline import check_skipped, run_stages, skippable
 from ..runtime.code_memory import code_memory
@@ -401,6 +402,8 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
     module, asked = imported.module, options
     options = replace(options, sparse_networks=options.sparse_networks and not obstacle)
     report, networks = layer_reports(module), network_reports(module)
+    if networks:
+        drop_weights(before)  # the model has changed, whatever it was
     if options.sparse_networks and not networks:
         obstacle = alone or nothing_to_form(imported.model, len(report))
     left = nodes_left(module, imported, alone)
@@ -420,7 +423,7 @@ def _optimized(source: Source, options: Options, on_network: OnNetwork | None) -
         model=written.model,
         report=report,
         foreign=_foreign(module),
-        modified=not module.is_structurally_equivalent(before),
+        modified=bool(networks) or not module.is_structurally_equivalent(before),
         networks=networks,
         obstacle=obstacle,
         splits=split_reports(module),

@@ -19,6 +19,7 @@ from ..dialect.tensors import shape_of
 from ..frontend.foreign_nodes import ForeignNodes
 from ..frontend.import_model import Imported, Source, import_model
 from ..options import Options
+from ..passes.rewriting.erase_unused import drop_weights
 from ..passes.rewriting.values_of_the_model import read_and_yield_what_the_model_has
 from ..pipeline import run_stages
 from .model_rows import stated_rows
@@ -65,6 +66,8 @@ def extracted(
             may_be_hopeless=False,
             may_add=options.may_add,
             may_raise=names is not None and options.may_add,
+            # a dense convolution before all layers with zeros is in no network, unless it is rounded
+            leaves_front=options.samples is None and not options.bfloat,
         )
         if names is not None:
             obstacle = obstacle_of(imported.model)
@@ -83,6 +86,8 @@ def extracted(
                 read_and_yield_what_the_model_has(module)
             return Extracted(imported, before, obstacle, left)
         whole |= wasted
+        drop_weights(module)
+        drop_weights(before)
 
 
 def _nodes_in_networks(module: ModuleOp) -> set[str]:

@@ -130,6 +130,7 @@ def import_model(
     may_be_hopeless: bool = True,
     may_add: bool = True,
     may_raise: bool = False,
+    leaves_front: bool = False,
 ) -> Imported:
     """Return the model as a module with one function `@main`.
 
@@ -137,7 +138,8 @@ def import_model(
     have its values moved and is one of `whole`: all such nodes where that is None. `prologue` leaves no node but
     those that are not covered, which are computed before all others.
     Unless it `may_add`, networks read and yield values of the model only. Where it `may_raise`, an older opset becomes
-    one that sparse networks can be written in, if all nodes mean the same there.
+    one that sparse networks can be written in, if all nodes mean the same there. It `leaves_front`, see `Keep`, where
+    networks begin at layers with zeros: to find out later takes a second reading.
 
     Raises:
         InvalidModelError: the model is unreadable or contradicts itself.
@@ -151,6 +153,7 @@ def import_model(
         if may_raise and not raising_obstacle(model):
             raise_opset(model)
         keep = Keep(foreign != "refuse", moving=foreign == "keep", whole=whole, may_add=may_add)
+        keep = keep._replace(leaves_front=leaves_front)
         return _imported(model, keep)
 
 

@@ -122,6 +122,15 @@ def has_sparse_convolution(graph: WeightGraph) -> bool:
     return any((look.zeros(node, CONVOLUTIONS) or 0.0) >= 1 - MOSTLY_ZEROS for node in graph.nodes)
 
 
+def is_dense_convolution(node: "onnx_ir.Node", version: int) -> bool:
+    """Return whether a node is a convolution of floats that no pass can store sparse: one of all channels."""
+    groups = node.attributes.get("group")
+    if (node.domain, node.op_type) != ("", "Conv") or (groups is not None and groups.as_int() != 1):
+        return False
+    zeros = weight_zeros(node, version)
+    return zeros is not None and zeros < LEAST_ZEROS
+
+
 def weight_zeros(node: "onnx_ir.Node", version: int) -> float | None:
     """Return the share of zeros in the weight of a layer; None where it is no constant of this graph."""
     from .folding.dequantized_constants import is_dequantized, zero_share

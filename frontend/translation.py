@@ -49,7 +49,7 @@ from .operators.shape_inference import Inferred, infer_types
 from .operators.table import CONVERTERS
 from .reading.free_axes import size_options
 from .reading.model_source import KNOWN_DOMAINS
-from .sparse_weights import graph_of, has_sparse_convolution
+from .sparse_weights import LAYERS, graph_of, has_sparse_convolution, is_dense_convolution
 
 # Sizes that nodes of any type make of integers: what ONNX's inference gives a name to that says nothing.
 
@@ -133,6 +133,10 @@ ERRORS: Final[Mapping[type[NotCovered], type[UnsupportedModelError]]] = {
 """Reason that a node is not covered -> the error where it may not stay, if it has one of its own."""
 
 
+WORDS_OF_CODES: Final = ("uantize", "QLinear", "Integer")
+"""Words in the names of operators on codes."""
+
+
 class Keep(NamedTuple):
     """Nodes that stay as they are."""
 
@@ -144,6 +148,8 @@ class Keep(NamedTuple):
     """Such nodes, see `node_identity`; None for all."""
     may_add: bool = True
     """Whether masks may be added that the model has no node for, see `score_masks`."""
+    leaves_front: bool = False
+    """Whether work on images stays that reads nothing of a layer with zeros: networks begin at such layers."""
 
     @property
     def has_networks(self) -> bool:
@@ -170,6 +176,10 @@ def translate(model: onnx_ir.Model, keep: Keep) -> Translated:
     return translation.finish()
 
 
+def _is_on_codes(node: onnx_ir.Node) -> bool:
+    return any(word in node.op_type for word in WORDS_OF_CODES)
+
+
 class _Translation:
     """The function as far as it is built."""
 
@@ -180,6 +190,8 @@ class _Translation:
         self._keep_moving = keep.foreign and keep.moving
         self._whole = whole
         self._has_sparse_convolution = keep_foreign and whole is not None and has_sparse_convolution(graph_of(model))
+        self._leaves_front = keep.leaves_front and not any(_is_on_codes(node) for node in model.graph)
+        self._behind_sparse: set[onnx_ir.Value] = set()
         self._expanded: set[str] = set()
         self._reasons: dict[int, str] = {}
         self._waiting: set[int] = set()
@@ -217,6 +229,8 @@ class _Translation:
 
     def add(self, position: int, node: onnx_ir.Node) -> None:
         """Translate the next node."""
+        if self._leaves_front and self._is_behind_sparse(node):
+            self._behind_sparse.update(node.outputs)
         is_shape_value = False
         try:
             is_shape_value = self._scope.note_shape_value(node, self._scope.opset_of(node.domain))
@@ -236,6 +250,12 @@ class _Translation:
         except (VerifyException, TypeError, ValueError, LookupError, ArithmeticError) as fault:
             # the latter say that an attribute or a constant is not what the operator has
             raise InvalidModelError(f"{self._label(position, node)}: {first_line(fault)}") from fault
+
+    def _is_behind_sparse(self, node: onnx_ir.Node) -> bool:
+        """Return whether a node may be a layer with zeros, or reads what one yields."""
+        if any(value in self._behind_sparse for value in values_read(node)):
+            return True
+        return (node.domain, node.op_type) in LAYERS and not is_dense_convolution(node, self._model.ir_version)
 
     def _convert(self, node: onnx_ir.Node) -> None:
         """Emit what the table's converter makes of a node, or nothing at all."""
@@ -281,7 +301,8 @@ class _Translation:
         attends = any(isinstance(op, Attention) for op in ops)
         if self._keep_moving and any(isinstance(op, ImageLayerOp) for op in ops):
             # what is only moved to another layout and back gains nothing: it is imported again, as it was
-            if not self._has_sparse_convolution or self._whole is None or name in self._whole:
+            in_front = self._leaves_front and conversion.node.outputs[0] not in self._behind_sparse
+            if not self._has_sparse_convolution or self._whole is None or name in self._whole or in_front:
                 raise NotCovered(NO_CONVOLUTION)
             self._expanded.add(name)
             return

@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..lowering.code_key import code_key
 from ..lowering.cpu_target import CpuTarget
 from ..lowering.shared_code import SharedCode, lower_to_share
+from ..passes.rewriting.erase_unused import drop_weights
 from .jit import emit_object
 from .memory import aligned_copies
 from .store.artefact import Artefact
@@ -51,11 +52,11 @@ class CodeMemory:
         known = self._known.get(_Key(key, cpu)) if key is not None else None
         program = known.shared.program_of(module) if known is not None else None
         if known is not None and program is not None:
-            _clear(module)
+            drop_weights(module)
             image = known.image
         else:
             program, shared = lower_to_share(module, cpu)
-            _clear(module)
+            drop_weights(module)
             image = _object_of(program.llvm_ir, cpu, folder)
             if key is not None:
                 self._keep(_Key(key, cpu), _Known(shared, image))
@@ -78,10 +79,3 @@ def _object_of(llvm_ir: str, cpu: CpuTarget, folder: Path | None) -> bytes:
         return emit_object(llvm_ir, cpu)
     key = cache_key(hashlib.sha256(llvm_ir.encode()).digest(), cpu, "object")
     return kept(folder / f"{key}.object", lambda: emit_object(llvm_ir, cpu))
-
-
-def _clear(module: ModuleOp) -> None:
-    """Drop the weights: ops refer to each other in circles, so that they would stay until the collector runs."""
-    for op in module.walk():
-        op.attributes.clear()
-        op.properties.clear()

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import onnx
@@ -11,7 +12,9 @@ import onnxruntime
 import pytest
 
 import redpebble
+from redpebble.driver import extraction
 from redpebble.export import save_model
+from redpebble.frontend.import_model import Imported
 from redpebble.models.zoo import build, save
 from redpebble.verification.oracle import Oracle
 
@@ -200,3 +203,27 @@ def test_neurons_that_nothing_needs_are_dropped_without_a_network() -> None:
     assert not result.networks
     assert sum(layer.inputs * layer.outputs for layer in result.report) == 2 * 32 * 64
     assert result.proto.ByteSize() < 0.6 * proto.ByteSize()
+
+
+def test_a_dense_convolution_before_all_sparse_ones_stays_in_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, nodes, weights = np.random.default_rng(0), list[onnx.NodeProto](), list[onnx.TensorProto]()
+    for index in range(3):
+        weight = rng.standard_normal((64, 64 if index else 8, 3, 3)).astype(np.float32)
+        if index:
+            weight[rng.random(weight.shape) < 0.9] = 0
+        weights.append(onnx.numpy_helper.from_array(weight, f"w{index}"))
+        nodes.append(onnx.helper.make_node("Conv", [f"x{index}", f"w{index}"], [f"c{index}"], pads=[1] * 4))
+        nodes.append(onnx.helper.make_node("Relu", [f"c{index}"], [f"x{index + 1}"]))
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, [1, size, 28, 28]) for name, size in (("x0", 8), ("x3", 64)))
+    graph = onnx.helper.make_graph(nodes, "convolutions", [x], [y], weights)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    readings, read = list[None](), extraction.import_model
+
+    def counted(*given: object, **options: object) -> Imported:
+        readings.append(None)
+        return cast("Callable[..., Imported]", read)(*given, **options)
+
+    monkeypatch.setattr(extraction, "import_model", counted)
+    found = redpebble.optimize(model)
+    assert len(readings) == 1
+    assert [node.inputs[1].name for node in found.model.graph if node.op_type == "Conv" and node.inputs[1]] == ["w0"]
