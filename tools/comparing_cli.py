@@ -46,7 +46,8 @@ def check(
         Path | None,
         typer.Option(
             metavar="LEAST.onnx",
-            help="Where results differ, name the first node that does, and write the least model that still does.",
+            help="Where results differ, name the first node that does, and write the least model that still does; "
+            "least.onnx where no name follows.",
             callback=new_model_if_any,
         ),
     ] = None,

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from .cli_options import (
+    Cpu,
+    CpuLevel,
     DropDeadRows,
     Elide,
     ImageSizes,
@@ -70,6 +72,7 @@ def explain(
     schedule_seconds: ScheduleSeconds = 0.0,
     drop_dead_rows: DropDeadRows = False,
     size: ImageSizes = None,
+    cpu: Cpu = CpuLevel.HOST,  # noqa: ARG001 - its callback does it
     seed: Seed = 0,
     print_after_all: PrintAfterAll = False,
     print_after: PrintAfter = None,

@@ -24,6 +24,7 @@ from .cli_options import (
     Atol,
     Batches,
     ChoicesFile,
+    Cpu,
     CpuLevel,
     Dims,
     DropDeadRows,
@@ -299,6 +300,7 @@ def tune(
         typer.Option("--export", metavar="FILE", help="Write the measurements to a file.", callback=new_file),
     ] = None,
     take: Annotated[Path | None, typer.Option("--import", metavar="FILE", help="Add those of a file.")] = None,
+    cpu: Cpu = CpuLevel.HOST,  # noqa: ARG001 - its callback does it
     report: ReportPath = None,
 ) -> None:
     """Measure this machine, and the kernels of a model.
@@ -338,6 +340,9 @@ OWN_FAULT: Final = 70
 
 HELP: Final = "Usage:"
 """The beginning of what is said where a command is missing, in place of an error."""
+
+LEAST: Final = "least.onnx"
+"""The file of `check --bisect` where it has no name."""
 
 ANYWHERE: Final = ("--verbose", "-v", "--quiet", "-q")
 """Options of all commands, before or behind their names."""
@@ -562,10 +567,14 @@ def _sentence(message: str) -> str:
 def _ordered(words: Sequence[str]) -> list[str]:
     """Return a command line with the global options moved before the command: they may stand anywhere.
 
-    JSON that is shown is a report of the command that goes to standard output.
+    JSON that is shown is a report of the command that goes to standard output. `--bisect` alone writes to a file of its
+    name: options of typer cannot stand with and without a value.
     """
-    asked = [word for word in words if word != "--json"]
-    report = () if len(asked) == len(words) else ("--report", str(STANDARD_OUTPUT))
+    asked: list[str] = []
+    for word, following in zip(words, [*words[1:], "--"], strict=False):
+        names = [word, LEAST] if word == "--bisect" and following.startswith("-") else [word]
+        asked += names if word != "--json" else []
+    report = () if "--json" not in words else ("--report", str(STANDARD_OUTPUT))
     return [*sorted(asked, key=lambda word: word not in ANYWHERE), *report]
 
 

@@ -42,6 +42,17 @@ graph (float[n, 8] x) => (float[n, 8] y, float[n, 8] z) <float[8, 8] w, float[8]
 Fault = Callable[[onnx.ModelProto], None]
 
 
+def test_without_a_name_the_least_model_is_a_file_of_its_own_name(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "WAYS", {"session": wrong_in(sigmoid_is_tanh)})
+    monkeypatch.chdir(tmp_path)
+    for words in (("--bisect", "--way", "session"), ("--way", "session", "--bisect")):
+        assert exit_code(monkeypatch, "check", model, "--batch", 3, "--runs", 1, *words) == 1
+        (tmp_path / "least.onnx").unlink()
+        (tmp_path / "least.npz").unlink()
+
+
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     made = parse_model(MODEL)
