@@ -90,6 +90,8 @@ KINDS: Final = (
     RealNetwork("letters.dynamo", "convolutions over 32 letters", sequence=32),
     RealNetwork("samples.dynamo", "convolutions over 16000 samples", sequence=16000),
     RealNetwork("frames.dynamo", "convolutions over 100 frames of features", sequence=100),
+    RealNetwork("eeg.dynamo", "convolutions and an LSTM over 100 seconds of an EEG", sequence=100),
+    RealNetwork("voice.dynamo", "detector of speech in 512 samples"),
 )
 """A network of each kind beside those of the table, small ones."""
 
