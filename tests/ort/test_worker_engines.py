@@ -1,5 +1,6 @@
 """Engines that run a model on many workers, each with the recipe of its page."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -15,7 +16,14 @@ START = """
 import os, sys, time
 import numpy as np, redpebble
 
-path, x = sys.argv[1], np.load("x.npy")
+path, x, folder = sys.argv[1], np.load("x.npy"), os.getcwd()
+
+class Counting(redpebble.Predictor):
+    def __call__(self, *batch):
+        y = redpebble.Predictor.__call__(self, *batch)
+        with open(f"{folder}/compiled.{os.getpid()}", "w") as file:
+            file.write(str(int(redpebble.counters()["networks_compiled"])))
+        return y
 
 def main():
     np.save("y.npy", run())
@@ -27,7 +35,7 @@ def run():
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     data = ray.data.from_numpy(x).rename_columns(["x"])
-    outputs = data.map_batches(redpebble.Predictor, fn_constructor_args=(path,), batch_size=256, concurrency=2)
+    outputs = data.map_batches(Counting, fn_constructor_args=(path,), batch_size=256, concurrency=2)
     return np.stack([row["y"] for row in outputs.take_all()])
 """
 
@@ -36,7 +44,7 @@ def run():
     import dask.array
 
     rows = dask.array.from_array(x, chunks=(256, -1))
-    outputs = rows.map_blocks(redpebble.Predictor(path), dtype=np.float32, chunks=(rows.chunks[0], (50,)))
+    outputs = rows.map_blocks(Counting(path), dtype=np.float32, chunks=(rows.chunks[0], (50,)))
     return outputs.compute(scheduler="processes", num_workers=2)
 """
 
@@ -48,7 +56,7 @@ def run():
     from pyspark.sql.types import ArrayType, FloatType
 
     spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-    predict = redpebble.Predictor(path)
+    predict = Counting(path)
     apply = predict_batch_udf(
         lambda: predict, return_type=ArrayType(FloatType()), batch_size=256, input_tensor_shapes=[[x.shape[1]]]
     )
@@ -63,7 +71,7 @@ def run():
 
     class Sparse(ModelHandler):
         def load_model(self):
-            return redpebble.Predictor(path)
+            return Counting(path)
 
         def run_inference(self, batch, model, inference_args=None):
             return [PredictionResult(*pair) for pair in zip(batch, model(np.stack(batch)))]
@@ -101,6 +109,12 @@ def test_an_engine_runs_a_predictor_on_its_workers(python: Path, tmp_path: Path,
     x = np.random.default_rng(0).standard_normal((1000, 97)).astype(np.float32)
     np.save(tmp_path / "x.npy", x)
     (tmp_path / "program.py").write_text(START + recipe + END)
-    subprocess.run([python, "program.py", str(tmp_path / "m.onnx")], cwd=tmp_path, check=True, timeout=600)
+    environment = os.environ | {"REDPEBBLE_CACHE": str(tmp_path / "cache")}
+    words = [python, "program.py", str(tmp_path / "m.onnx")]
+    subprocess.run(words, cwd=tmp_path, env=environment, check=True, timeout=600)
     (expected,) = plain_session(proto).run(None, {"x": x})[:1]
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected, rtol=1e-3, atol=1e-4)
+    compiled = [int(path.read_text()) for path in tmp_path.glob("compiled.*")]
+    # none where the engine has tried the model before, to see what it yields, as Dask does
+    assert compiled
+    assert sum(compiled) <= 1, f"expected at most one worker that compiles, got {compiled}"
