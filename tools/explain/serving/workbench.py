@@ -236,6 +236,10 @@ class Workbench:
             return None
         widths = tile_widths_of(op, self._machine.machine.lanes) if isinstance(op, Conv2dOp) else WIDTHS
         times = {one: all_predicted_us(layer, one, self._machine.machine) for one in {width, *widths}}
+        if any(kernel.family_at(one) not in known for one, known in times.items()):
+            # a dense convolution whose last panel would be mostly zeros is priced as a sparse one
+            sparse = replace(layer, stored="sparse")
+            times = {one: all_predicted_us(sparse, one, self._machine.machine) for one in times}
         accepted = times[width]
         if isinstance(op, Conv2dOp):
             # one family for tiles of all widths

@@ -11,6 +11,8 @@ from pathlib import Path
 from threading import Thread
 from urllib.parse import urlencode
 
+import numpy as np
+import onnx
 import pytest
 
 import redpebble
@@ -164,6 +166,16 @@ def test_a_convolution_of_codes_has_kernels_to_choose_from(tmp_path: Path) -> No
     assert bench.view.choices.kernels == ((line.name, "byte_shared_4"),)
     page = workbench_page(bench)
     assert '<option value="byte_shared_4" selected>' in page
+
+
+def test_a_dense_convolution_of_few_outputs_has_a_line(tmp_path: Path) -> None:
+    model, path = sparse_convolution(), tmp_path / "conv.onnx"
+    weight = np.random.default_rng(0).standard_normal((3, 8, 3, 3)).astype(np.float32)
+    model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weight, "w"))
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 3
+    path.write_bytes(model.SerializeToString())
+    (line,) = Workbench(path, Tuning.predicted(host_target(), None)).view.layers
+    assert line.priced[line.width] in line.predicted_us
 
 
 def test_leaving_a_pass_out_is_told_beside_what_is_done_by_default(served: WorkbenchServer) -> None:
