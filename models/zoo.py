@@ -26,6 +26,7 @@ from .language.sparse_decoder import SmolLm2Half
 from .minilm import MiniLm
 from .radixnet import RadixNet
 from .recipe import ModelRecipe, Recipe, choose, describe, parse_spec
+from .resnet18 import ResNet18Digits
 from .sentence_encoders import SENTENCE_ENCODERS
 from .structured import Structured
 
@@ -48,6 +49,7 @@ RECIPES: Final[Mapping[str, type[ModelRecipe]]] = MappingProxyType(
         **SENTENCE_ENCODERS,
         "radixnet": RadixNet,
         "resmlp": ResMlp,
+        "resnet18_80": ResNet18Digits,
         "smollm2_50": SmolLm2Half,
         "structured": Structured,
     }

@@ -4,7 +4,8 @@ The network is that of He et al. 2015 as torchvision has it, 11 million weights.
 enlarged to 32 x 32 pixels, and moved and turned a little. All convolutions but the first get as many zeros in each
 output, the smallest weights; what is left learns what the dense network answers, and the labels. A third of the images
 is held out, and only gives the numbers on the card: accuracies with intervals of 95 %, and that of their difference.
-The folder gets `dense.onnx`, `sparse.onnx` and `card.json`.
+The folder gets `dense.onnx` and `sparse.onnx`, and what the zoo stores: `resnet18_80.npz.xz` and
+`resnet18_80.json`.
 """
 
 import argparse
@@ -18,11 +19,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
+import onnx_ir
 import torch
+from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ...models.resnet18 import CARD, WEIGHTS, packed
 from ..batches import Batch, Module
 from ..distil import distil
 from ..losses import Labels
@@ -186,6 +190,23 @@ def export(module: nn.Module, path: Path) -> None:
     )
 
 
+def weights_of(path: str | Path) -> dict[str, NDArray[np.float32]]:
+    """Return weights and biases of an exported network by the names of its layers, batch norms folded into them."""
+    graph = onnx_ir.load(path).graph
+    found = dict[str, NDArray[np.float32]]()
+    for node in graph:
+        if node.op_type not in ("Conv", "Gemm"):
+            continue
+        # such as /conv1/Conv, and /layer2/layer2.0/downsample/downsample.0/Conv
+        path_of = (node.name or "").strip("/").split("/")
+        name = path_of[0] if len(path_of) == 2 else f"{path_of[1]}.{path_of[-2]}"
+        for part, value in zip(("weight", "bias"), node.inputs[1:3], strict=True):
+            assert value is not None
+            assert value.const_value is not None
+            found[f"{name}.{part}"] = value.const_value.numpy()
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train a dense network and a sparse one, and write both and the card."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -200,6 +221,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen.folder.mkdir(parents=True, exist_ok=True)
     export(dense, chosen.folder / "dense.onnx")
     export(sparse, chosen.folder / "sparse.onnx")
+    weights = packed(weights_of(chosen.folder / "sparse.onnx"))
+    (chosen.folder / WEIGHTS.name).write_bytes(weights)
     card = {
         "data": f"sklearn.datasets.load_digits, {len(data.labels)} images to train on",
         "seed": chosen.seed,
@@ -207,7 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "cpu_seconds": round(time.process_time()),
         **card_of(dense, sparse, held_out),
     }
-    (chosen.folder / "card.json").write_text(json.dumps(card, indent=2) + "\n")
+    (chosen.folder / CARD.name).write_text(json.dumps(card, indent=2) + "\n")
     print(json.dumps(card, indent=2))
 
 
