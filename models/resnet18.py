@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .digits_cnn import CLASSES
 from .graph_builder import GraphBuilder, Output
 from .sentences.archive import compressed, read, without_zeros
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 WEIGHTS: Final = Path(__file__).with_name("resnet18_80.npz.xz")
 CARD: Final = WEIGHTS.with_name("resnet18_80.json")
 SIDE: Final = 32
-CLASSES: Final = 10
 
 
 class Convolution(NamedTuple):

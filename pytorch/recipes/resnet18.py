@@ -26,13 +26,12 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ...models.resnet18 import CARD, WEIGHTS, packed
+from ...models.resnet18 import CARD, SIDE, WEIGHTS, packed
 from ..batches import Batch, Module
 from ..distil import distil
 from ..losses import Labels
 from ..prune import prune
 
-SIDE: Final = 32
 HELD_OUT: Final = 600
 IMAGES_A_STEP: Final = 32
 EPOCHS: Final = 10
