@@ -148,6 +148,9 @@ def with_positions(proto: onnx.ModelProto, count: int) -> onnx.ModelProto:
         angles = np.arange(count)[:, np.newaxis] * np.arctan2(sines, cosines)
         for tensor, values in zip(pair, (np.cos(angles), np.sin(angles)), strict=True):
             tensor.CopyFrom(numpy_helper.from_array(values.astype(cosines.dtype), tensor.name))
+    for value in longer.graph.value_info:
+        if value.name in tables:
+            value.type.tensor_type.shape.dim[0].dim_value = count
     return longer
 
 
