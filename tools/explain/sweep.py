@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from threadpoolctl import threadpool_limits
 
 from ...foundation.atomic_files import replacing
+from ...theory.figures import STYLE
 from ...theory.pebbling.bounds.bounds import instance_bounds, lower_bound
 from ...theory.pebbling.machine import Memory
 from ...theory.pebbling.machine_compiled import count_transfers
@@ -117,13 +118,6 @@ def sweep_report(request: SweepRequest, sweeps: Sequence[Sweep]) -> dict[str, An
 
 
 FORMATS: Final = (".png", ".svg", ".pdf")
-STYLE: Final = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "redpebble",
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-}
 COLORS: Final = ("#3b4cc0", "#d1495b", "#2a9d8f", "#e9a03b", "#6d3b8e", "#555555")
 
 
