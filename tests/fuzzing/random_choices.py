@@ -49,7 +49,12 @@ def check(folder: Path) -> str:
     bench = Workbench(model, Tuning.predicted(host_target(), None))
     bench.set(chosen(model, settings["seed"]))
     choices = bench.view.choices
-    session, native = exact_session(lambda options: redpebble.session(model, options, choices=choices)), None
+    session = native = None
+    try:
+        session = exact_session(lambda options: redpebble.session(model, options, choices=choices))
+    except ValueError as error:  # it leaves a layer with onnxruntime that native code takes
+        if "expected names of layers with a choice" not in str(error):
+            raise
     try:
         native = redpebble.compile(model, cache=False, choices=choices)
     except ModelError as error:
@@ -62,9 +67,8 @@ def check(folder: Path) -> str:
             continue  # it refuses a batch of 0 here and there
         if not all(np.isfinite(one).all() for one in expected):
             continue
-        ways = {"session": session.run(None, feeds)}
-        if native is not None:
-            ways["compile"] = native.run(None, feeds)
+        runs = {"session": session, "compile": native}
+        ways = {way: one.run(None, feeds) for way, one in runs.items() if one is not None}
         for way, found in ways.items():
             for ours, theirs in zip(found, expected, strict=True):
                 allowed = settings["tolerance"] * max(1.0, random_models.largest(theirs))
