@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import numpy as np
-import onnx_ir
 import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ...frontend.reading.model_source import read_runnable_model
 from ...models.resnet18 import CARD, SIDE, WEIGHTS, packed
 from ..batches import Batch, Module
 from ..distil import distil
@@ -191,7 +191,7 @@ def export(module: nn.Module, path: Path) -> None:
 
 def weights_of(path: str | Path) -> dict[str, NDArray[np.float32]]:
     """Return weights and biases of an exported network by the names of its layers, batch norms folded into them."""
-    graph = onnx_ir.load(path).graph
+    graph = read_runnable_model(path).graph
     found = dict[str, NDArray[np.float32]]()
     for node in graph:
         if node.op_type not in ("Conv", "Gemm"):
