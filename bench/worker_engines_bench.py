@@ -22,8 +22,8 @@ from typing_extensions import override
 from redpebble import Predictor
 from redpebble.models import zoo
 
-WIDTH: Final = 512
-NETWORK: Final = f"ffnn(depth=4, width={WIDTH}, density=0.1)"
+WIDTH: Final = 1024
+NETWORK: Final = f"ffnn(depth=16, width={WIDTH}, density=0.1)"
 BATCH: Final = 256
 
 Rows = NDArray[np.float32]
@@ -42,10 +42,10 @@ class Plain(Predictor):
 
 
 def on_ray() -> Run:
-    """Return what runs rows by `map_batches`, with one actor a core."""
+    """Return what runs rows by `map_batches`, with two actors, and a place beside them for what reads rows."""
     ray: Any = import_module("ray")
     data: Any = import_module("ray.data")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
     data.DataContext.get_current().enable_progress_bars = False
 
     def run(predict: Predictor, x: Rows) -> int:

@@ -191,7 +191,7 @@ def test_convolutions_are_rounded_where_the_cpu_has_its_products() -> None:
 
 
 def test_a_network_that_gains_by_rounding_alone_is_taken() -> None:
-    net = ImageModel((256, 14, 14), density=0.35)
+    net = ImageModel((256, 14, 14), density=0.4)
     net.node("Relu", net.conv("x", (256, 256, 1, 1)))
     tuning = Tuning.predicted(CpuTarget.zen4(), None)
     for bfloat in (False, True):
