@@ -70,7 +70,15 @@ def assert_native_agrees(spec: str, target: CpuTarget | None = None, seed: int =
 
 def test_every_recipe_is_tested_here_or_by_itself() -> None:
     tested = {spec.partition("(")[0] for spec in (*SMALL, *AMPLIFYING, *LARGE)}
-    by_itself = {"digits_cnn", "digits_int8", "graph_network", "minilm", "smollm2_50", *SENTENCE_ENCODERS}
+    by_itself = {
+        "digits_cnn",
+        "digits_int8",
+        "graph_network",
+        "minilm",
+        "resnet18_80",
+        "smollm2_50",
+        *SENTENCE_ENCODERS,
+    }
     assert {*RECIPES} - tested == by_itself
 
 
