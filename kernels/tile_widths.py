@@ -14,8 +14,8 @@ PIXELS: Final = WIDTHS[-1]
 IMAGE_TILES: Final = (8, 16, 32, 48, PIXELS)
 """Pixels of a tile of a small image, which would leave much of a wide one empty: a vector or more of the machine."""
 
-OPEN_TILES: Final = (16, PIXELS)
-"""Pixels of a tile of an image of one row, where the length is known at the call, which takes the one that suits."""
+OPEN_TILES: Final = (8, 16, PIXELS)
+"""The same of an image of one row, where the length is known at the call, which takes the one that suits."""
 
 BYTE_ROWS: Final = 64
 """Rows of a tile of codes, or fewer: what they read of a layer is read once for all of them."""
@@ -46,6 +46,11 @@ class Tiles(NamedTuple):
     width: int
     number: int
     rows: int
+
+
+def open_tiles(lanes: int) -> list[int]:
+    """Return the pixels that tiles of a row of any length may have on a machine of so many lanes, ascending."""
+    return [tile for tile in OPEN_TILES if tile >= lanes]
 
 
 def tiles_of(least: Mapping[int, int], rows: int) -> Sequence[Tiles]:

@@ -7,6 +7,7 @@ tiles of a layer, and of the shares of outputs where tiles are few, and all meet
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
+from itertools import pairwise
 from math import prod
 from typing import Final
 
@@ -24,7 +25,7 @@ from ...dialect.ops.images import (
     is_open,
 )
 from ...dialect.ops.movement import ConcatOp, SplitOp
-from ...kernels.tile_widths import OPEN_TILES
+from ...kernels.tile_widths import open_tiles
 from ..llvm.flow import branch, call, loop, select
 from ..llvm.values import Bytes, Floats, Ints, Longs, Number
 from ..program import ScratchBytes, TiledRows, TileTime
@@ -81,7 +82,7 @@ class ImageStep:
             self._emit_images(image, begin, end)
             return memory.total
         shapes = self.step.sizes.shapes
-        rows = [OpenRows.of(self.op, shapes, tile) for tile in OPEN_TILES]
+        rows = [OpenRows.of(self.op, shapes, tile) for tile in open_tiles(lanes)]
         plans = [plan_images(self.op, lanes, one) for one in rows]
         pixels = [self.step.number(size) for size in rows[0].sizes]
         longest = reduce(lambda one, other: select(one < other, other, one), pixels)
@@ -91,7 +92,11 @@ class ImageStep:
             image = replace(self._code(memory), lengths=lengths, most_tiles=longest.divided_up(one.tile))
             self._emit_images(image, begin, end)
 
-        branch(longest <= _shortest(self.op), partial(tiled, rows[0], plans[0]), partial(tiled, rows[1], plans[1]))
+        by_length = partial(tiled, rows[-1], plans[-1])
+        for (one, wider), memory in reversed([*zip(pairwise(rows), plans[:-1], strict=True)]):
+            narrow = partial(tiled, one, memory)
+            by_length = partial(branch, longest <= _shortest(self.op, one.tile, wider.tile), narrow, by_length)
+        by_length()
         # each plan for the tiles that it is used for, one of which may have few pixels
         whole = max(memory.total + memory.total_of_tile for memory in plans)
         each = max(-(-memory.total_of_tile // one.tile) for one, memory in zip(rows, plans, strict=True))
@@ -115,11 +120,10 @@ class ImageStep:
                 emit_range(image, op, self.step.pointers[outer[op.x]], values)
 
 
-def _shortest(op: ImageNetworkOp) -> int:
+def _shortest(op: ImageNetworkOp, narrow: int, wide: int) -> int:
     """Return the length up to which narrow tiles are predicted to take less time than a wide one."""
-    narrow, wide = OPEN_TILES
     kernels = [one.kernel for one in ops_of(op) if isinstance(one, Conv2dOp) and one.kernel is not None]
-    times = [[kernel.predicted.get(tile, 0.0) for kernel in kernels] for tile in OPEN_TILES]
+    times = [[kernel.predicted.get(tile, 0.0) for kernel in kernels] for tile in (narrow, wide)]
     narrow_us, wide_us = map(sum, times)
     return narrow * int(wide_us / narrow_us) if narrow_us and wide_us < narrow_us * wide / narrow else wide - narrow
 

@@ -52,7 +52,7 @@ from ...kernels.image_prices import (
     ImageShares,
 )
 from ...kernels.machine import Machine
-from ...kernels.tile_widths import IMAGE_TILES, OPEN_TILES, PIXELS
+from ...kernels.tile_widths import IMAGE_TILES, PIXELS, open_tiles
 from ...kernels.work import misses
 from ..analysis.clusters import boundary_of
 from ..analysis.per_feature_constants import affine_of_batch_norm
@@ -239,7 +239,7 @@ def tile_widths_of(op: Conv2dOp, lanes: int) -> list[int]:
     A tile has a vector of so many lanes or more.
     """
     if is_open(op.result):
-        return [*OPEN_TILES]
+        return open_tiles(lanes)
     places = PIXELS * tiles_of(op)
     narrow = [width for width in IMAGE_TILES if lanes <= width < PIXELS and width * tiles_of(op, width) < places]
     return [*narrow, PIXELS]

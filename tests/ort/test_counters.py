@@ -1,6 +1,7 @@
 """`redpebble.counters` and `redpebble_report`: where the code of sessions came from, and what calls took."""
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -15,6 +16,12 @@ from tests.end_to_end.test_image_sizes import any_size
 from tests.ort.provider_models import MLP
 from tests.ort.provider_models import model as model_of
 from tests.support.quantized_models import pruned_network
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was compiled before."""
+    monkeypatch.setenv("REDPEBBLE_CACHE", str(tmp_path))
 
 
 def change(model: bytes) -> dict[str, float]:
