@@ -22,8 +22,8 @@ from typing_extensions import override
 from redpebble import Predictor
 from redpebble.models import zoo
 
-WIDTH: Final = 1024
-NETWORK: Final = f"ffnn(depth=16, width={WIDTH}, density=0.1)"
+FEATURES: Final = 1024
+NETWORK: Final = f"ffnn(depth=16, width={FEATURES}, density=0.1)"
 BATCH: Final = 256
 
 Rows = NDArray[np.float32]
@@ -64,7 +64,7 @@ def on_dask() -> Run:
 
     def run(predict: Predictor, x: Rows) -> int:
         rows = array.from_array(x, chunks=(BATCH, -1))
-        outputs = rows.map_blocks(predict, dtype=np.float32, chunks=(rows.chunks[0], (WIDTH,)))
+        outputs = rows.map_blocks(predict, dtype=np.float32, chunks=(rows.chunks[0], (FEATURES,)))
         return len(outputs.compute(scheduler="threads", num_workers=2))
 
     return run
@@ -85,11 +85,11 @@ def on_spark() -> Run:
             lambda: predict,
             return_type=types.ArrayType(types.FloatType()),
             batch_size=BATCH,
-            input_tensor_shapes=[[WIDTH]],
+            input_tensor_shapes=[[FEATURES]],
         )
         path = str(Path(predict.model).with_name(f"{len(x)}.parquet"))
         if not Path(path).exists():
-            values = arrow.FixedSizeListArray.from_arrays(arrow.array(x.reshape(-1)), WIDTH)
+            values = arrow.FixedSizeListArray.from_arrays(arrow.array(x.reshape(-1)), FEATURES)
             parquet.write_table(
                 arrow.table({"x": values.cast(arrow.list_(arrow.float32()))}), path, row_group_size=8192
             )
@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=32768)
     parser.add_argument("--rounds", type=int, default=2)
     chosen = parser.parse_args()
-    x = np.random.default_rng(0).standard_normal((3 * chosen.rows, WIDTH), dtype=np.float32)
+    x = np.random.default_rng(0).standard_normal((3 * chosen.rows, FEATURES), dtype=np.float32)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "m.onnx")
         zoo.save(zoo.build(NETWORK), Path(path))
