@@ -32,7 +32,9 @@ MOST_LANES: Final = 8
 """Lanes up to which this is faster than vectors of outputs; with more it was not measured."""
 
 
-class _Layer(NamedTuple):
+class DenseLayer(NamedTuple):
+    """Arguments of kernels over panels of dense weights."""
+
     x: Floats
     y: Floats
     weights: Floats
@@ -51,7 +53,7 @@ def dense_columns(code: Code, form: LinearForm) -> ir.Function:
     """Return `void (x, y, weights, bias, inputs, outputs)` for all columns of tiles of `form.width` columns."""
 
     @code.kernel(f"dense_columns_{form.key}")
-    def kernel(layer: _Layer) -> None:
+    def kernel(layer: DenseLayer) -> None:
         lanes = code.lanes(layer.x)
         starts = range(0, form.width, lanes.width)
         blocks = -(-len(starts) // VECTORS)
@@ -69,7 +71,9 @@ def dense_columns(code: Code, form: LinearForm) -> ir.Function:
     return kernel
 
 
-def _emit_block(code: Code, form: LinearForm, layer: _Layer, weights: Floats, output: Number, starts: range) -> None:
+def _emit_block(
+    code: Code, form: LinearForm, layer: DenseLayer, weights: Floats, output: Number, starts: range
+) -> None:
     """Emit some outputs from one on, for the vectors of columns that begin at `starts`."""
     lanes = code.lanes(layer.x)
     biases = [lanes.splat(layer.bias[output + row]) for row in range(OUTPUTS)]

@@ -29,7 +29,7 @@ from .dense_blocks import (
     dense_input,
     panels_at_once,
 )
-from .dense_columns import dense_columns, fits
+from .dense_columns import DenseLayer, dense_columns, fits
 from .kernel_form import LinearForm, activated, activation_key
 
 PANELS_AT_ONCE: Final = GROUP // PANEL
@@ -45,17 +45,6 @@ CHUNK: Final = 256
 """Inputs after which sums are put aside, a multiple of `UNROLL`: those of a block of rows stay in the first level."""
 
 
-class _Layer(NamedTuple):
-    """Arguments of every kernel of the family."""
-
-    x: Floats
-    y: Floats
-    weights: Floats
-    bias: Floats
-    inputs: Number
-    outputs: Number
-
-
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return `void (x, y, weights, bias, inputs, outputs)` for all columns of tiles of `form.width` columns.
 
@@ -65,7 +54,7 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     whole, columns = emit_rows(code, form), dense_columns(code, form) if fits(code, form) else None
 
     @code.kernel(f"dense_outputs_{form.key}")
-    def kernel(layer: _Layer) -> None:
+    def kernel(layer: DenseLayer) -> None:
         if columns is None:
             call(whole, layer, form.width)
             return
@@ -84,7 +73,7 @@ def emit_rows(code: Code, form: LinearForm) -> ir.Function:
     whole = _product(code, form, code.column_lanes(form.width) if form.width > 1 else 0)
 
     @code.kernel(f"dense_rows_{form.key}")
-    def kernel(layer: _Layer, rows: Number) -> None:
+    def kernel(layer: DenseLayer, rows: Number) -> None:
         call(whole, layer, rows, form.width, layer.outputs)
 
     return kernel
@@ -99,7 +88,7 @@ def emit_leaving(code: Code, form: LinearForm) -> ir.Function:
     whole = _product(code, form, 0)
 
     @code.kernel(f"dense_leaving_{form.key}")
-    def kernel(layer: _Layer, rows: Number, apart: Number) -> None:
+    def kernel(layer: DenseLayer, rows: Number, apart: Number) -> None:
         call(whole, layer, rows, form.width, apart)
 
     return kernel
@@ -114,7 +103,7 @@ def _product(code: Code, form: LinearForm, column_lanes: int) -> ir.Function:
         raise ValueError(f"dense_outputs has code for up to {MOST_COLUMNS} batch columns, the tile has {form.width}")
 
     @code.kernel(f"dense_product_{column_lanes or 'rows'}_{activation_key(form.activation)}")
-    def kernel(layer: _Layer, rows: Number, columns: Number, y_stride: Number) -> None:
+    def kernel(layer: DenseLayer, rows: Number, columns: Number, y_stride: Number) -> None:
         aside = allocated(rows, Floats, MOST_COLUMNS * GROUP)
         product = _Product(code, form.activation, column_lanes, _Operands(*layer, rows, columns, y_stride, aside))
         # groups of panels, then single ones
