@@ -2,7 +2,8 @@
 
 `python -m redpebble.bench.suites.few_bits_bench [SHAPE,...] [--sparsities .5,.8,.9,2:4] [--rows 1,2,4,8] [--accuracy 4]
 [--copies 3] [--threads 1] [--seconds 1]`. Groups have 32 inputs, zeros are anywhere, or two of four inputs. Both
-engines go through `copies` of the layer in turn, so that weights come from memory once these are larger than the cache.
+engines go through `copies` of the layer in turn, each with weights of its own, so that these come from memory once they
+are larger than the cache.
 """
 
 import time
@@ -67,8 +68,8 @@ class FewBitsLayer:
     def sessions(self, copies: int, threads: int) -> dict[str, list[onnxruntime.InferenceSession]]:
         """Return the sessions of each engine."""
         found: dict[str, list[onnxruntime.InferenceSession]] = {OURS: [], THEIRS: []}
-        for seed in range(copies):
-            model = self.model(seed)
+        model = self.model(seed=0)
+        for _ in range(copies):
             options = [onnxruntime.SessionOptions() for _ in found]
             for one in options:
                 one.intra_op_num_threads = threads
