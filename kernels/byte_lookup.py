@@ -38,11 +38,13 @@ class LookupForm(NamedTuple):
     bytewise: bool
     in_pairs: bool = False
     """Whether a look-up chooses among the bytes of two vectors."""
+    reach: int = QUARTER
+    """Inputs among which it chooses elsewhere."""
 
     @property
     def window(self) -> int:
         """Inputs among which a look-up chooses."""
-        return 2 * VECTOR if self.in_pairs else QUARTER
+        return 2 * VECTOR if self.in_pairs else self.reach
 
     @property
     def alignment(self) -> int:

@@ -8,7 +8,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,19 @@ class SystemCalls:
     It is no inline assembly: LLVM parses that of this machine's architecture alone.
     """
     numbers: Mapping[str, int]
+
+
+class Capability(NamedTuple):
+    """A feature of CPUs by LLVM's name, and where Linux tells of it: a word of `AUXILIARY` by its key, and a bit."""
+
+    feature: str
+    key: int
+    bit: int
+
+
+AT_HWCAP: Final = 16
+AT_HWCAP2: Final = 26
+"""The keys of the features that all programs may use."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +53,8 @@ class Architecture:
     """LLVM's intrinsic for a thread that looks at a flag again and again, which takes `pause_arguments`."""
     pause_arguments: tuple[int, ...] = ()
     system_calls: SystemCalls | None = None
-    capabilities: tuple[tuple[str, int], ...] = ()
-    """Features that LLVM may not find on this machine, each with the bit of Linux's `AT_HWCAP` that tells of it."""
+    capabilities: tuple["Capability", ...] = ()
+    """Features that LLVM may not find on this machine."""
 
 
 def _linux_calls(**numbers: int) -> Mapping[str, int]:
@@ -87,7 +100,11 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
             ),
             numbers=_linux_calls(openat=56, close=57, read=63, nanosleep=101, sched_getaffinity=123, sched_yield=124),
         ),
-        capabilities=(("dotprod", 20),),
+        capabilities=(
+            Capability("dotprod", AT_HWCAP, 20),
+            Capability("i8mm", AT_HWCAP2, 13),
+            Capability("bf16", AT_HWCAP2, 14),
+        ),
     ),
 }
 """The architectures that libraries can be made for."""
@@ -109,9 +126,6 @@ def architecture_of(name: str) -> Architecture:
 AUXILIARY: Final = "/proc/self/auxv"
 """The file in which Linux tells a program of its CPU: pairs of words, a key and a value."""
 
-AT_HWCAP: Final = 16
-"""The key of the features that all programs may use."""
-
 
 def told_features(architecture: Architecture, file: Path = Path(AUXILIARY)) -> tuple[str, ...]:
     """Return the features that Linux reports for this CPU and that LLVM may not find."""
@@ -119,5 +133,5 @@ def told_features(architecture: Architecture, file: Path = Path(AUXILIARY)) -> t
         return ()
     content = file.read_bytes()
     words = memoryview(content[: len(content) // 16 * 16]).cast("Q")
-    bits = dict(zip(words[::2], words[1::2], strict=True)).get(AT_HWCAP, 0)
-    return tuple(feature for feature, bit in architecture.capabilities if bits >> bit & 1)
+    found = dict(zip(words[::2], words[1::2], strict=True))
+    return tuple(one.feature for one in architecture.capabilities if found.get(one.key, 0) >> one.bit & 1)

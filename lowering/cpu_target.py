@@ -2,13 +2,40 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from .architectures import Architecture, architecture_of, host_name
 
 
 def _switched_on(features: str) -> frozenset[str]:
     return frozenset(feature[1:] for feature in features.split(",") if feature.startswith("+"))
+
+
+class ByteProducts(NamedTuple):
+    """The instruction that adds the products of four bytes of inputs and four signed ones of weights to each lane."""
+
+    lanes: int
+    name: str = ""
+    """LLVM's intrinsic, (sums, inputs, weights) -> sums; without one products are widened and added in pairs."""
+    takes_bytes: bool = False
+    """Whether LLVM has its operands as vectors of bytes, not as lanes."""
+    center: int = 0
+    """What inputs are less: 128 where the instruction takes signed ones."""
+    add_pairs: tuple[str, str] = ("", "")
+    """Without `name`: the sums of neighbouring words in one vector, and of neighbouring lanes of two vectors."""
+
+
+class ByteLookUp(NamedTuple):
+    """The instruction that looks up each byte of a register among some."""
+
+    lanes: int
+    """Lanes of four bytes in the register."""
+    name: str
+    """LLVM's intrinsic, (tables..., indices) -> bytes."""
+    reach: int = 16
+    """Bytes among which it chooses: tables of 16, which stand in each quarter of a register."""
+    panel: int = 0
+    """Outputs of a panel of look-ups, `lanes` by default: of more than a register, to share what is read."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +97,11 @@ class CpuTarget:
         return cls.from_features("generic", "+dotprod", "aarch64")
 
     @classmethod
+    def arm64_i8mm(cls) -> "CpuTarget":
+        """Return 64-bit ARM that multiplies unsigned bytes by signed ones, and bfloat16, as servers since 2022 do."""
+        return cls.from_features("generic", f"{cls.arm64_dot().features},+i8mm,+bf16", "aarch64")
+
+    @classmethod
     def generic(cls, architecture_name: str = "") -> "CpuTarget":
         """Return the least CPU of an architecture, the host's by default: SSE2 on x86-64, NEON on ARM."""
         least = architecture_of(architecture_name or host_name())
@@ -111,11 +143,19 @@ class CpuTarget:
         return self.lanes >= 16
 
     @property
+    def look_up(self) -> ByteLookUp | None:
+        """The instruction that looks up bytes among a few, or None."""
+        return next((found for needed, found in _LOOK_UPS if needed in self._names), None)
+
+    @property
     def lookup_lanes(self) -> int:
         """Lanes of the vectors whose bytes are looked up among 16 in one instruction; 0 where none is."""
-        if "avx512bw" in self.extensions:
-            return 16
-        return 8 if "avx2" in self.extensions else 0
+        return 0 if self.look_up is None else self.look_up.lanes
+
+    @property
+    def line_look_up(self) -> ByteLookUp | None:
+        """The instruction that looks up bytes among 64, with 0 for those beyond, or None."""
+        return next((found for needed, found in _LINE_LOOK_UPS if needed in self._names), None)
 
     @property
     def looks_up_lines(self) -> bool:
@@ -128,20 +168,55 @@ class CpuTarget:
         return "avx512bw" in self.extensions
 
     @property
-    def multiplies_bytes(self) -> bool:
-        """Whether there is an instruction for products of bytes on the widest registers that are used."""
-        if "avx512bw" in self.extensions:
-            return "avx512vnni" in self.extensions
-        narrow = "avxvnni" in self.extensions or {"avx512vnni", "avx512vl"} <= self.extensions
-        return "avx2" in self.extensions and narrow
+    def byte_products(self) -> ByteProducts | None:
+        """The instruction for products of bytes on the widest registers that are used, or None."""
+        return next(
+            (found for needed, without, found in _PRODUCTS if needed <= self._names and without not in self._names),
+            None,
+        )
 
+    @property
+    def multiplies_bytes(self) -> bool:
+        """Whether there is one."""
+        return self.byte_products is not None
+
+    @property
+    def code_center(self) -> int:
+        """What codes are less where bytes are multiplied."""
+        return 0 if self.byte_products is None else self.byte_products.center
+
+    @property
+    def _names(self) -> frozenset[str]:
+        """The names of the instruction sets, and that of the architecture."""
+        return self.extensions | {self.architecture_name}
+
+
+_LOOK_UPS: Final = (
+    ("avx512bw", ByteLookUp(16, "llvm.x86.avx512.pshuf.b.512")),
+    ("avx2", ByteLookUp(8, "llvm.x86.avx2.pshuf.b")),
+    ("aarch64", ByteLookUp(4, "llvm.aarch64.neon.tbl2.v16i8", reach=32, panel=16)),
+)
+"""Instruction sets and their instructions, the best first."""
+
+_LINE_LOOK_UPS: Final = (("aarch64", ByteLookUp(4, "llvm.aarch64.neon.tbl4.v16i8", reach=64)),)
+
+_VPDPBUSD: Final = ByteProducts(8, "llvm.x86.avx512.vpdpbusd.256")
+_SADDLP_ADDP: Final = ("llvm.aarch64.neon.saddlp.v4i32.v8i16", "llvm.aarch64.neon.addp.v4i32")
+
+_PRODUCTS: Final = (
+    (frozenset({"avx512bw", "avx512vnni"}), "", ByteProducts(16, "llvm.x86.avx512.vpdpbusd.512")),
+    (frozenset({"avx2", "avxvnni"}), "avx512bw", _VPDPBUSD),
+    (frozenset({"avx2", "avx512vnni", "avx512vl"}), "avx512bw", _VPDPBUSD),
+    (frozenset({"i8mm"}), "", ByteProducts(4, "llvm.aarch64.neon.usdot.v4i32.v16i8", takes_bytes=True)),
+    (frozenset({"dotprod"}), "", ByteProducts(4, "llvm.aarch64.neon.sdot.v4i32.v16i8", takes_bytes=True, center=128)),
+    (frozenset({"aarch64"}), "", ByteProducts(4, takes_bytes=True, center=128, add_pairs=_SADDLP_ADDP)),
+)
+"""Instruction sets that must be there, one that must not, and the instruction."""
 
 ARM_CPUS: Final[Mapping[str, CpuTarget]] = {
     "generic-arm64": CpuTarget.arm64(),
     "cortex-a72": CpuTarget.arm64(),
-    **dict.fromkeys(
-        ("cortex-a76", "neoverse-n1", "neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m1", "apple-m2"),
-        CpuTarget.arm64_dot(),
-    ),
+    **dict.fromkeys(("cortex-a76", "neoverse-n1", "apple-m1"), CpuTarget.arm64_dot()),
+    **dict.fromkeys(("neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m2"), CpuTarget.arm64_i8mm()),
 }
 """CPUs of 64-bit ARM by LLVM's names: what our code uses of them."""

@@ -10,9 +10,9 @@ halves    t[c & 127], t[128 + (c & 127)]       vpermi2b for each half
 chosen    by the highest bit of each code      a blend
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -32,12 +32,13 @@ from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import Code
 from ..llvm.flow import call, loop
 from ..llvm.intrinsics import call_intrinsic
+from ..llvm.register_parts import joined
 from ..llvm.values import BYTE, I32, Bytes, Float, Floats, Int, Number
-from ..quantized.byte_lanes import LOOK_UP_IN_PAIRS
+from ..quantized.byte_lanes import LOOK_UP_IN_PAIRS, looked_up
 from ..quantized.rounding import Rounding
 from .found_codes import words_of
 from .image_code import ImageCode, spreads_in_network
-from .lines import LINE, CodeValues, joined_bytes, load_line
+from .lines import LINE, CodeValues, load_line, quarters_of
 from .stored_codes import Stored
 
 
@@ -120,7 +121,7 @@ def _chain_code(code: Code, chain: Sequence[Operation], kinds: Sequence[str]) ->
                 for activation in activations:
                     (value,) = activated(lanes, activation, [value])
                 parts.append(rounding.code(rounding.quotient(value)))
-            y.at(row).store(joined_bytes(lanes.builder, parts), PIXELS)
+            y.at(row).store(joined(lanes.builder, parts), PIXELS)
 
     return kernel
 
@@ -159,7 +160,7 @@ def table_gains(chain: Sequence[Operation], target: CpuTarget) -> bool:
         return True
     long = [op for op in chain if isinstance(op, ActivateOp) and not rounds_to_codes(op)]
     is_long = any(op.activation.kind not in OF_FEW_INSTRUCTIONS for op in long)
-    return target.looks_up_lines or is_long
+    return target.looks_up_lines or target.line_look_up is not None or is_long
 
 
 def table_of(chain: Sequence[Operation], source: tuple[SSAValue, Stored], target: Stored) -> bytes:
@@ -195,20 +196,37 @@ def looking_up(code: Code) -> ir.Function:
 
     @code.kernel("look_up_codes")
     def kernel(x: Bytes, table: Bytes, y: Bytes, channels: Number) -> None:
-        if not code.target.looks_up_lines:
+        find = _in_table(x.builder, code.target)
+        if find is None:
             with loop(channels * PIXELS) as place:
                 y[place] = table.narrow(x[place])
             return
         parts = [load_line(table.at(start)) for start in range(0, CODES, PIXELS)]
-        half = ir.Constant(LINE, [CODES // 2] * PIXELS)
         with loop(channels) as channel:
             row = channel * PIXELS
-            line = load_line(x.at(row))
-            low, high = (
-                call_intrinsic(x.builder, LOOK_UP_IN_PAIRS, LINE, [parts[first], line, parts[first + 1]])
-                for first in (0, 2)
-            )
-            chosen = x.builder.select(x.builder.icmp_unsigned("<", line, half), low, high)
-            y.at(row).store(chosen, PIXELS)
+            y.at(row).store(find(parts, load_line(x.at(row))), PIXELS)
 
     return kernel
+
+
+def _in_table(builder: ir.IRBuilder, target: CpuTarget) -> Callable[[Sequence[ir.Value], ir.Value], ir.Value] | None:
+    """Return how instructions look up a line of codes in the four parts of a table, or None."""
+
+    def every(code: int) -> ir.Constant:
+        return ir.Constant(LINE, [code] * PIXELS)
+
+    def in_pairs(parts: Sequence[ir.Value], line: ir.Value) -> ir.Value:
+        halves = (parts[:2], parts[2:])
+        low, high = (call_intrinsic(builder, LOOK_UP_IN_PAIRS, LINE, [one, line, other]) for one, other in halves)
+        return builder.select(builder.icmp_unsigned("<", line, every(CODES // 2)), low, high)
+
+    def by_parts(parts: Sequence[ir.Value], line: ir.Value) -> ir.Value:
+        assert instruction is not None
+        # a part has 0 for codes that are not in it
+        places = [builder.sub(line, every(PIXELS * number)) for number in range(len(parts))]
+        tables = (quarters_of(builder, part) for part in parts)
+        found = [looked_up(builder, instruction, *both) for both in zip(tables, places, strict=True)]
+        return reduce(builder.or_, found)
+
+    instruction = target.line_look_up
+    return in_pairs if target.looks_up_lines else None if instruction is None else by_parts

@@ -9,22 +9,23 @@ Pixels of an image as ONNX has them lie next to each other; positions leave room
 pixels from one on, with gaps: a line of 64 of them is placed at once, on the way in and on the way out.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 from llvmlite import ir
 
 from ...kernels.byte_lookup import INDEX_OF_ZERO, QUARTER
-from ...kernels.byte_quads import QUAD
 from ...kernels.tile_widths import PIXELS
+from ..cpu_target import ByteLookUp
 from ..llvm.builder import Code
 from ..llvm.flow import allocated, fold, loop
 from ..llvm.gather_scatter import gather
 from ..llvm.intrinsics import call_intrinsic
+from ..llvm.register_parts import joined, part_of
 from ..llvm.values import BYTE, I1, I32, Byte, Bytes, Float, Floats, Int, Ints, Longs, Number
 from ..llvm.vectors import Lanes, Operand, broadcast, int_constants
-from ..quantized.byte_lanes import LOOK_UP, PLACING
+from ..quantized.byte_lanes import PLACING, looked_up
 from ..quantized.rounding import Rounding
 from .movement import pixels_at
 
@@ -65,37 +66,39 @@ class _Placing:
 
     def __init__(self, code: Code, place: Bytes) -> None:
         self._builder = place.builder
-        self._has_instruction, self._lanes = code.target.looks_up_lines, code.target.lookup_lanes
-        if not self._lanes:
+        self._has_instruction, self._by_parts = code.target.looks_up_lines, code.target.line_look_up
+        self._by_quarters = code.target.look_up
+        if self._by_quarters is None:
             self._room = [allocated(place, Bytes, PIXELS) for _ in range(2)]
 
     def placed(self, line: ir.Value, places: Bytes) -> ir.Value:
         """Return the bytes of a line that the bytes at an address say."""
         if self._has_instruction:
             return call_intrinsic(self._builder, PLACING, LINE, [line, load_line(places)])
-        if self._lanes:
-            return self._looked_up(line, load_line(places))
+        if self._by_parts is not None:
+            return looked_up(self._builder, self._by_parts, quarters_of(self._builder, line), load_line(places))
+        if self._by_quarters is not None:
+            return self._looked_up(self._by_quarters, line, load_line(places))
         source, target = self._room
         source.store(line, PIXELS)
         with loop(source.constant(PIXELS)) as index:
             target[index] = source.narrow(places[index])
         return load_line(target)
 
-    def _looked_up(self, line: ir.Value, places: ir.Value) -> ir.Value:
+    def _looked_up(self, look_up: ByteLookUp, line: ir.Value, places: ir.Value) -> ir.Value:
         """Return the same by look-ups in each quarter of the line, of which all but one yield 0 for a place."""
-        builder, size = self._builder, QUAD * self._lanes
-        kind, parts = ir.VectorType(BYTE, size), list[ir.Value]()
-        for first in range(0, PIXELS, size):
-            own = builder.shuffle_vector(places, places, int_constants(range(first, first + size)))
-            found: ir.Value = ir.Constant(kind, [0] * size)
-            for quarter in range(0, PIXELS, QUARTER):
-                table = builder.shuffle_vector(line, line, int_constants(quarter + n % QUARTER for n in range(size)))
-                # 0 to 15 in this quarter; more gets the highest bit, for which a look-up yields 0
-                inside = builder.xor(own, ir.Constant(kind, [quarter] * size))
-                index = builder.add(inside, ir.Constant(kind, [INDEX_OF_ZERO - QUARTER] * size))
-                found = builder.or_(found, call_intrinsic(builder, LOOK_UP[self._lanes], kind, [table, index]))
-            parts.append(found)
-        return parts[0] if len(parts) == 1 else builder.shuffle_vector(parts[0], parts[1], int_constants(range(PIXELS)))
+        builder, found = self._builder, list[ir.Value]()
+        for start, quarter in zip(range(0, PIXELS, QUARTER), quarters_of(builder, line), strict=True):
+            # 0 to 15 in this quarter; more gets the highest bit, for which a look-up yields 0
+            inside = builder.xor(places, ir.Constant(LINE, [start] * PIXELS))
+            index = builder.add(inside, ir.Constant(LINE, [INDEX_OF_ZERO - QUARTER] * PIXELS))
+            found.append(looked_up(builder, look_up, [quarter], index))
+        return reduce(builder.or_, found)
+
+
+def quarters_of(builder: ir.IRBuilder, line: ir.Value) -> list[ir.Value]:
+    """Return a line as four tables of 16 bytes."""
+    return [part_of(builder, line, start, QUARTER) for start in range(0, PIXELS, QUARTER)]
 
 
 def _chosen(masks: Longs, index: Number | int) -> ir.Value:
@@ -181,7 +184,7 @@ def entering_lines(code: Code) -> ir.Function:
                 for first, some in zip(firsts, wanted, strict=True)
             ]
             # codes of pixels side by side go to their positions; what is none has the code of 0
-            line = placing.placed(joined_bytes(lanes.builder, parts), places)
+            line = placing.placed(joined(lanes.builder, parts), places)
             line = lanes.builder.select(is_pixel, line, nothing)
             tile.at(channel * PIXELS).store(line, PIXELS)
 
@@ -277,13 +280,3 @@ def lines_to_floats(code: Code) -> ir.Function:
             lanes.store(values.of_bytes(codes), y.at(start))
 
     return kernel
-
-
-def joined_bytes(builder: ir.IRBuilder, parts: Sequence[ir.Value]) -> ir.Value:
-    """Return vectors of bytes, a power of two of them, as a line."""
-    size, rest = PIXELS // len(parts), list(parts)
-    while len(rest) > 1:
-        size *= 2
-        mask = int_constants(range(size))
-        rest = [builder.shuffle_vector(*pair, mask) for pair in zip(rest[::2], rest[1::2], strict=True)]
-    return rest[0]

@@ -252,8 +252,10 @@ def rounding_bounds(codes: CodeBounds, _: Operation | None) -> Arrays:
     return [codes.words()]
 
 
-def packed_quads(form: QuadForm, blocks: int, op: Operation | None) -> Arrays:
+def packed_quads(form: QuadForm, blocks: int, center: int, op: Operation | None) -> Arrays:
     """Return the arrays of `quad_layer.PackedQuads` for a convolution; with found codes, bias and multiplier are none.
+
+    The bias is that of sums of codes less `center`.
 
     Raises:
         ValueError: the multiplier is no constant.
@@ -274,7 +276,7 @@ def packed_quads(form: QuadForm, blocks: int, op: Operation | None) -> Arrays:
         nothing = np.zeros(1, np.int32)
         added = np.pad(layer.added.astype(np.float32), padding)
         return [*byte_quads.pack(weight, blocks, form), nothing, nothing, added]
-    outputs = [np.pad(one, padding) for one in (bias_of(layer, weight), multiplier.astype(np.float32))]
+    outputs = [np.pad(one, padding) for one in (bias_of(layer, weight, center), multiplier.astype(np.float32))]
     return [*byte_quads.pack(weight, blocks, form), *outputs, bounds]
 
 

@@ -48,7 +48,8 @@ def emit_convolution_on_codes(image: ImageCode, op: Conv2dOp) -> None:
         end = LayerEnd(end.kind, None, end.outputs)
     inputs = Blocks(blocks, block_quads(shape_of(op.weight)[0], blocks))
     kernel = quad_layer(image.code, form, end, inputs, FORMS[family])
-    packed: list[Value] = [*image.arrays((op, "quads"), partial(packing.packed_quads, FORMS[family], blocks), op)]
+    packing_of = partial(packing.packed_quads, FORMS[family], blocks, image.code.target.code_center)
+    packed: list[Value] = [*image.arrays((op, "quads"), packing_of, op)]
     if op.finds_codes:
         _, *scaled = scaled_by_range(image, op)
         packed = [*packed[:-3], *scaled, packed[-1]]

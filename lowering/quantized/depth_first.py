@@ -92,7 +92,7 @@ def depth_first_codes(code: Code, form: LookupForm, ends: Sequence[LayerEnd]) ->
     @code.kernel(f"depth_first_codes_{'_'.join(end.key for end in ends)}")
     def kernel(lines: Bytes, floats: Bytes, stream: GroupStream) -> None:
         nothing = lines.constant(0)
-        loop = _Loop(ByteLanes.at(lines, form, code.target.lanes), code, lines, floats, stream)
+        loop = _Loop(ByteLanes.at(lines, form, code.target), code, lines, floats, stream)
         fold(stream.runs[0], (nothing, nothing), lambda index, done: loop.run(index, done, ends))
 
     return kernel
@@ -146,6 +146,7 @@ class _Loop:
         numbers = self.stream.lines.at(quad * QUAD)
         kind = ir.VectorType(self.lines.element, COLUMNS)
         loaded = [self.lines.after(numbers[place] * COLUMNS).load(kind, COLUMNS) for place in range(QUAD)]
+        loaded = [self.bytes.centered(line) for line in loaded]
         builder = self.bytes.builder
         words = [builder.bitcast(values, self.bytes.vector) for values in unpacked(builder, loaded)]
         return self.bytes.add_products(sums, self.stream.weights.narrow(quad).value, words)

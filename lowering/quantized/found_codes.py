@@ -72,10 +72,10 @@ def find_codes(code: Code, lanes: int) -> ir.Function:
         # bias and multiplier of all outputs
         every_scale = wide.splat(builder.extract_element(scale, ir.Constant(I32, 0)))
         zeros = wide.splat(builder.extract_element(zero, ir.Constant(I32, 0)))
-        every_zero = builder.fptosi(zeros, wide.int_vector)
+        every_less = builder.sub(wide.ints(code.target.code_center), builder.fptosi(zeros, wide.int_vector))
         with loop(outputs, lanes) as output:
             weights = load_ints(wide, sums.at(output))
-            found.bias.at(output).store(builder.neg(builder.mul(weights, every_zero)), FLOAT_BYTES)
+            found.bias.at(output).store(builder.mul(weights, every_less), FLOAT_BYTES)
             product = wide.mul(wide.load(multiplier.at(output)), every_scale)
             wide.store(product, found.multiplier.at(output))
 

@@ -104,7 +104,8 @@ class _Rows:
 
 def _kernels(target: CpuTarget, form: LookupForm, kernel: KernelAttr | None, stride: int) -> list[_Rows]:
     """Return the rows of each kernel of a layer, most first."""
-    most = ROW_COUNTS[0] if target.has_avx512 else ROW_COUNTS[1]
+    # their sums take half of the registers
+    most = target.registers // 2 // max(1, form.lanes // target.lanes)
     kinds = [
         _Rows(count, stride, form.in_pairs and kernel is not None and kernel.family_at(count) == WINDOWS)
         for count in ROW_COUNTS
@@ -148,7 +149,7 @@ def _rows_kernel(code: Code, form: LookupForm, end: LayerEnd, rows: _Rows) -> ir
         with loop(last - first) as done:
             panel = first + done
             places = [row * rows.stride for row in range(rows.count)]
-            panel_sums = _PanelSums(ByteLanes.at(x, form), packed, x, places)
+            panel_sums = _PanelSums(ByteLanes.at(x, form, code.target), packed, x, places)
             sums = panel_sums.by_windows(panel) if rows.by_windows else panel_sums.walked(panel)
             _PanelEnd(lanes, end, packed).emit(sums, y, panel * form.lanes)
 

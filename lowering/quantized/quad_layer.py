@@ -234,7 +234,7 @@ def quad_layer(code: Code, form: LookupForm, end: LayerEnd, blocks: Blocks, quad
 
     @code.kernel(f"{kind}_{form.lanes}_{blocks.number}_{blocks.quads}_{end.outputs}_{end.key}")
     def layer(x: Bytes, sums: Bytes, y: Bytes, packed: PackedQuads) -> None:
-        bytes_ = ByteLanes.at(x, form, code.target.lanes)
+        bytes_ = ByteLanes.at(x, form, code.target)
         last = QuadEnd.of(code.lanes(x, form.lanes), end, packed.outputs, y, sums)
         borders = packed.borders.at(1)
 
@@ -286,8 +286,7 @@ class _Block:
             lines = [self.sums.after(output * LINE_BYTES).cast(Ints) for output in outputs]
             before = [value for line in lines for value in self._initial(line)]
             stop = done + count
-            step = self._scattered_step if self.quads.scattered else self._step
-            totals = fold(stop, before, lambda quad, sums: step(x, quad, sums), start=done)
+            totals = [total for turns in self._turns for total in self._sums_of(turns, x, before, (done, stop))]
             for index, output in enumerate(outputs):
                 part = totals[index * self._vectors : (index + 1) * self._vectors]
                 if self.end is not None:
@@ -298,33 +297,47 @@ class _Block:
 
         return fold(end, start, record, start=begin)
 
-    def _step(self, x: Bytes, quad: Number, sums: Vectors) -> Vectors:
-        """Return the sums after a quad of each output of a pair."""
+    @property
+    def _turns(self) -> list[range]:
+        """The turns whose sums are accumulated at once: all, where there are more registers than they take."""
+        target, turns = self.bytes.target, self.quads.turns
+        fit = self.quads.outputs * COLUMNS // target.lanes < target.registers
+        return [range(turns)] if fit else [range(turn, turn + 1) for turn in range(turns)]
+
+    def _sums_of(self, turns: range, x: Bytes, before: Vectors, quads: tuple[Number, Number]) -> Vectors:
+        """Return the sums of some turns after all quads of a record, from the first on to the one behind the last."""
+        step, count = self._scattered_step if self.quads.scattered else self._step, self.quads.share * self._vectors
+        own = before[turns.start * count : turns.stop * count]
+        return fold(quads[1], own, lambda quad, sums: step(x, quad, turns, sums), start=quads[0])
+
+    def _step(self, x: Bytes, quad: Number, turns: range, sums: Vectors) -> Vectors:
+        """Return the sums after a quad of the outputs of some turns."""
         # the places of two quads in a word, the weights of both in two
         both = self.packed.offsets.cast(Ints).narrow(quad)
         places = [both & 0xFFFF, both >> 16]
         weights, count = self.packed.weights.cast(Longs).at(quad).cast(Ints), self._vectors
         totals: Vectors = []
-        for output, place in enumerate(places):
-            line = x.after(place.wide() * LINE_BYTES).cast(Ints)
-            own = sums[output * count : (output + 1) * count]
-            totals += self.bytes.add_products(own, weights.narrow(output).value, self.bytes.vectors(line, count))
+        for index, output in enumerate(turns):
+            line = x.after(places[output].wide() * LINE_BYTES).cast(Ints)
+            own = sums[index * count : (index + 1) * count]
+            words = map(self.bytes.centered, self.bytes.vectors(line, count))
+            totals += self.bytes.add_products(own, weights.narrow(output).value, words)
         return totals
 
-    def _scattered_step(self, x: Bytes, quad: Number, sums: Vectors) -> Vectors:
+    def _scattered_step(self, x: Bytes, quad: Number, turns: range, sums: Vectors) -> Vectors:
         """Return the sums after four inputs of each turn of a record."""
         builder, form = self.bytes.builder, self.quads
         count = form.share * self._vectors
         weights = self.packed.weights.after(quad * (QUAD * form.outputs)).cast(Ints)
         offsets = self.packed.offsets.after(quad * (form.turns * QUAD * OFFSET_TYPE_BYTES)).cast(Shorts)
         totals: Vectors = []
-        for turn in range(form.turns):
+        for index, turn in enumerate(turns):
             # the lines of four inputs become words, which the outputs of the turn share
-            inputs = (x.cast(Longs).at(offsets[QUAD * turn + index]) for index in range(QUAD))
-            lines = [line.load(ir.VectorType(BYTE, COLUMNS), COLUMNS) for line in inputs]
+            inputs = (x.cast(Longs).at(offsets[QUAD * turn + place]) for place in range(QUAD))
+            lines = [self.bytes.centered(line.load(ir.VectorType(BYTE, COLUMNS), COLUMNS)) for line in inputs]
             words = [builder.bitcast(values, self.bytes.vector) for values in unpacked(builder, lines)]
             fours = (weights.narrow(output).value for output in range(turn * form.share, (turn + 1) * form.share))
-            totals += self.bytes.add_outer(sums[turn * count : (turn + 1) * count], fours, words)
+            totals += self.bytes.add_outer(sums[index * count : (index + 1) * count], fours, words)
         return totals
 
     def _initial(self, line: Ints) -> Vectors:

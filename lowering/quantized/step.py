@@ -220,7 +220,7 @@ class QuantizedStep:
 
     def _emit_range(self, x: Floats, values: Number) -> None:
         """Emit the search for the codes of the input."""
-        *_, sums, multiplier, _ = self._pointers("lookup", 0, partial(_packed_lookups, self._form, 0))
+        *_, sums, multiplier, _ = self._pointers("lookup", 0, partial(_packed_lookups, self._form, 0, 0))
         lanes = self._form.lanes
         outputs = -(-self.chain.layers[0].outputs // lanes) * lanes
         call(find_codes(self.code, lanes), x, values, sums, multiplier, outputs, self._found)
@@ -280,7 +280,7 @@ class QuantizedStep:
         floats, quads = memory.after(lines.line_bytes), lines.inputs // QUAD
         call(rows_to_columns(self.code, COLUMNS), x.address, memory, x.stride // QUAD, quads, count, COLUMNS)
         call(words_to_lines(self.code), memory, quads)
-        stream = self._pointers("depth first", number, partial(_packed_group, number))
+        stream = self._pointers("depth first", number, partial(_packed_group, number, self._center))
         form = LookupForm(WIDE_LANES, bytewise=self.code.target.multiplies_bytes)
         call(depth_first_codes(self.code, form, _ends_of(chain, group)), memory, floats, stream)
         last, made = group.layers[-1], floats
@@ -320,13 +320,17 @@ class QuantizedStep:
     def _form(self) -> LookupForm:
         return lookup_form(self.code.target)
 
+    @property
+    def _center(self) -> int:
+        return self.code.target.code_center
+
     def _emit_lookups(self, layers: range, y: Strided, count: Number) -> None:
         buffers = self._buffers()
         for index in layers:
             source, target = buffers[index], y if index == layers[-1] else buffers[index + 1]
             stride = _stride(self.chain.layers[index].inputs)
             function = lookup_layer(self.code, self._form, layer_end(self.chain, index), stride, self.chain.kernel)
-            packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index))
+            packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index, self._center))
             mine = self._mine(count, shares_of(self.op))
             call(function, source.address, target, self._with_found(packed), count, *mine)
             if index < layers[-1]:
@@ -366,7 +370,7 @@ class QuantizedStep:
             blocks = _blocks(self.chain)
             inputs = Blocks(blocks, block_quads(layers[index].inputs, blocks))
             function = quad_layer(self.code, WIDE_QUADS, layer_end(self.chain, index), inputs, quads)
-            packed = self._pointers("quads", index, partial(_packed_quads, index))
+            packed = self._pointers("quads", index, partial(_packed_quads, index, self._center))
             call(function, source, sums, target, self._with_found(packed))
             leaves = index == chosen[-1]
             if _are_codes_behind(self.chain, index) if leaves else not quads.scattered:
@@ -433,7 +437,7 @@ def _input_bounds(op: Operation | None) -> list[NDArray[np.generic]]:
     return [CodeBounds.of(chain.codes).words()]
 
 
-def _packed_lookups(form: LookupForm, index: int, op: Operation | None) -> list[NDArray[np.generic]]:
+def _packed_lookups(form: LookupForm, index: int, center: int, op: Operation | None) -> list[NDArray[np.generic]]:
     """Return the arrays of `lookup_layer.Packed` for a layer of `op`."""
     chain = chain_of(op)
     inputs: Indices = np.arange(chain.layers[index].inputs)
@@ -441,7 +445,7 @@ def _packed_lookups(form: LookupForm, index: int, op: Operation | None) -> list[
     order = _order(op, chain, index, form)
     panels = byte_lookup.pack(weight_of(chain.layers[index]), form, order, np.argsort(before))
     shares = _share_borders(panels.starts, shares_of(op), form)
-    return [shares, *panels, *_outputs(chain, index, order, form.lanes)]
+    return [shares, *panels, *_outputs(chain, index, order, form.lanes, center)]
 
 
 def shares_of(op: Operation | None) -> int:
@@ -462,12 +466,12 @@ def _share_borders(starts: NDArray[np.int64], shares: int, form: LookupForm) -> 
     return np.array([0, *borders[nearest], panels], dtype=np.int64)
 
 
-def _packed_quads(index: int, op: Operation | None) -> list[NDArray[np.generic]]:
+def _packed_quads(index: int, center: int, op: Operation | None) -> list[NDArray[np.generic]]:
     """Return the arrays of `quad_layer.PackedQuads` for a layer of `op`."""
     chain = chain_of(op)
     layer = chain.layers[index]
     packed = byte_quads.pack(weight_of(layer), _blocks(chain), _quad_form(chain))
-    return [*packed, *_outputs(chain, index, np.arange(layer.outputs), QUAD)]
+    return [*packed, *_outputs(chain, index, np.arange(layer.outputs), QUAD, center)]
 
 
 def _ends_of(chain: CodeChain, group: LayerGroupAttr) -> list[LayerEnd]:
@@ -475,21 +479,23 @@ def _ends_of(chain: CodeChain, group: LayerGroupAttr) -> list[LayerEnd]:
     return list(dict.fromkeys(layer_end(chain, index).for_any_outputs() for index in group.layers))
 
 
-def _packed_group(number: int, op: Operation | None) -> list[NDArray[np.generic]]:
+def _packed_group(number: int, center: int, op: Operation | None) -> list[NDArray[np.generic]]:
     """Return the arrays of `depth_first.GroupStream` for a group of `op`."""
     chain, group = chain_of(op), groups_of(op)[number]
     ends, layers = _ends_of(chain, group), list[OfLayer]()
     for index in group.layers:
         weight, order = weight_of(chain.layers[index]), np.arange(chain.layers[index].outputs)
         end = ends.index(layer_end(chain, index).for_any_outputs())
-        bias, multiplier, bounds = _outputs(chain, index, order, 1)
+        bias, multiplier, bounds = _outputs(chain, index, order, 1, center)
         layers.append(OfLayer(weight, bias, multiplier, bounds, end))
     floats = not _are_codes_behind(chain, group.layers[-1])
     return pack_group(layers, group.neuron_order, _lines(group, chain), floats=floats)
 
 
-def _outputs(chain: CodeChain, index: int, order: Indices, unit: int) -> list[NDArray[np.generic]]:
+def _outputs(chain: CodeChain, index: int, order: Indices, unit: int, center: int) -> list[NDArray[np.generic]]:
     """Return bias and multiplier of the outputs in order, padded to whole units, and the bounds of their codes.
+
+    The bias is that of sums of codes less `center`.
 
     Where codes are found at each call, they are the sums of weights, the multiplier, and what is added to results.
     """
@@ -504,7 +510,7 @@ def _outputs(chain: CodeChain, index: int, order: Indices, unit: int) -> list[ND
         multiplier = multiplier / np.float32(codes.scale)
     positive = layer.activation is not None and layer.activation.kind == "relu"
     bounds = np.zeros(WORDS, np.int32) if codes is None else CodeBounds.of(codes, positive=positive).words()
-    bias = bias_of(layer, weight_of(layer))[order]
+    bias = bias_of(layer, weight_of(layer), center)[order]
     return [np.pad(bias, padding), np.pad(multiplier[order], padding), bounds]
 
 
@@ -539,11 +545,11 @@ def _places(op: Operation | None) -> list[NDArray[np.generic]]:
     return [np.argsort(order[: len(order) // VECTOR * VECTOR].reshape(-1, VECTOR), axis=1).astype(np.uint8)]
 
 
-def bias_of(layer: QuantizedLayer, weight: CscMatrix) -> NDArray[np.int32]:
-    """Return the bias [outputs] of sums of unsigned codes, for which the zero counts as any other code."""
+def bias_of(layer: QuantizedLayer, weight: CscMatrix, center: int) -> NDArray[np.int32]:
+    """Return the bias [outputs] of sums of unsigned codes less `center`, for which the zero counts as any other."""
     sums = np.bincount(weight.columns, weight.values, weight.shape[1]).astype(np.int64)
     # as in onnxruntime sums wrap around
-    return (layer.added.astype(np.int64) - layer.codes.unsigned_zero * sums).astype(np.int32)
+    return (layer.added.astype(np.int64) - (layer.codes.unsigned_zero - center) * sums).astype(np.int32)
 
 
 def weight_of(layer: QuantizedLayer) -> CscMatrix:

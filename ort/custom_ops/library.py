@@ -65,7 +65,11 @@ TARGETS: Final[Mapping[str, Mapping[str, Level]]] = MappingProxyType(
             "avx512vnni": Level(CpuTarget.avx512vnni, BYTES),
             "zen4": Level(CpuTarget.zen4, BYTES | {"bf16"}),
         },
-        "aarch64": {"generic": Level(CpuTarget.arm64), "dotprod": Level(CpuTarget.arm64_dot, BYTES)},
+        "aarch64": {
+            "generic": Level(CpuTarget.arm64),
+            "dotprod": Level(CpuTarget.arm64_dot, BYTES),
+            "i8mm": Level(CpuTarget.arm64_i8mm, BYTES | {"bf16"}),
+        },
     }
 )
 """The levels of `LEVELS`, by architecture."""

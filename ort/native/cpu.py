@@ -5,7 +5,7 @@ from typing import Final
 
 from llvmlite import ir
 
-from ...lowering.architectures import ARCHITECTURES, AT_HWCAP, AUXILIARY
+from ...lowering.architectures import ARCHITECTURES, AUXILIARY
 from ...lowering.calls.words import rarely
 from ...lowering.llvm.flow import loop, select
 from ...lowering.llvm.values import I32, Number, Truth, i64
@@ -119,13 +119,19 @@ def _levels_of_arm(code: OrtCode, generic: Number) -> dict[str, Truth]:
         code.leave(generic)
     count = code.system_call("read", opened.value, words.value, i64(AUXILIARY_BYTES))
     code.system_call("close", opened.value)
-    capabilities = code.words()
-    capabilities[0] = 0
+    known = ARCHITECTURES["aarch64"].capabilities
+    keys = sorted({one.key for one in known})
+    found = code.words(len(keys))
+    for place in range(len(keys)):
+        found[place] = 0
     with loop(select(count < 0, 0, count // 16)) as entry:
-        is_wanted = words[2 * entry] == AT_HWCAP
-        with rarely(is_wanted):
-            capabilities[0] = words[2 * entry + 1]
-    return {feature: _has(capabilities[0], 1 << bit) for feature, bit in ARCHITECTURES["aarch64"].capabilities}
+        for place, key in enumerate(keys):
+            is_wanted = words[2 * entry] == key
+            with rarely(is_wanted):
+                found[place] = words[2 * entry + 1]
+    has = {one.feature: _has(found[keys.index(one.key)], 1 << one.bit) for one in known}
+    dotprod = has["dotprod"]
+    return {"dotprod": dotprod, "i8mm": dotprod & has["i8mm"] & has["bf16"]}
 
 
 _BEYOND_GENERIC: Final = {"x86_64": _levels_of_x86, "aarch64": _levels_of_arm}

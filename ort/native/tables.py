@@ -27,7 +27,7 @@ that of the room it is unpacked into."""
 OPERATOR_WORDS: Final = 4
 LEVELS: Final[Mapping[str, tuple[str, ...]]] = {
     "x86_64": ("generic", "avx2", "avxvnni", "avx512", "avx512vnni", "zen4"),
-    "aarch64": ("generic", "dotprod"),
+    "aarch64": ("generic", "dotprod", "i8mm"),
 }
 """Levels of CPU features by architecture: code of a later one is faster where a CPU runs both."""
 

@@ -32,7 +32,7 @@ from tests.support.command_line import exit_code
 Arrays = Sequence[NDArray[Any]]
 Feeds = Mapping[str, NDArray[Any]]
 
-TARGETS = {"arm64": CpuTarget.arm64, "dotprod": CpuTarget.arm64_dot}
+TARGETS = {"arm64": CpuTarget.arm64, "dotprod": CpuTarget.arm64_dot, "i8mm": CpuTarget.arm64_i8mm}
 EVERY_KIND = KINDS | MORE_IMAGES
 
 IN_SECONDS = ("row_panels", "attention", "quantized layers", "floats squares 16x16")

@@ -21,12 +21,13 @@ from redpebble.dialect.ops.images import Conv2dOp, Depthwise2dOp, Pool2dOp
 from redpebble.dialect.ops.layers import BatchMatmulTransposeBOp, LayerNormOp, SoftmaxOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp, TransposeOp
 from redpebble.dialect.tensors import DYNAMIC, Shape, f32_tensor
+from redpebble.kernels.byte_times import FORMS
 from redpebble.kernels.families import FAMILIES
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.passes.images.form_image_networks import FormImageNetworks
 from redpebble.sparse.csr import CscMatrix
 from redpebble.sparse.edges import EdgeList
-from tests.lowering.images.test_quantized import Conv, chain
+from tests.lowering.images.test_quantized import Conv, H, chain
 from tests.support.kernel_cases import Case, module_of
 from tests.support.lowering_modules import Body, Floats, function, tiled
 from tests.support.quantized_layers import CODES, Layers
@@ -134,10 +135,22 @@ def attend(_: CpuTarget) -> Example:
     return example([(21, 3 * 5), (21, 2 * 3)], body, [1])
 
 
-def layers(_: CpuTarget, *, windows: int = 0, of_bytes: bool = False) -> Example:
+def codes_by_a_table(_: CpuTarget) -> Example:
+    """Convolutions on codes, with an activation in between that is a look-up of each code."""
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        (value,) = chain(Conv(5, 7, WINDOWS["points"]))(block, arguments)
+        active = ActivateOp(value, ActivationAttr("tanh"))
+        block.add_op(active)
+        return chain(Conv(7, 6, WINDOWS["squares"], H))(block, [active.result])
+
+    return images((9, 11), body)
+
+
+def layers(_: CpuTarget, *, windows: int = 0, of_bytes: bool = False, quads: str = "") -> Example:
     """Two layers, or one by so many windows of inputs, whose rows end the scratch memory; all rows of it are used."""
     sizes = [64 * windows, 50] if windows else [93, 50, 19]
-    made = Layers(sizes, CODES, windows=windows > 0, of_bytes=of_bytes)
+    made = Layers(sizes, CODES, windows=windows > 0, of_bytes=of_bytes, quads=quads)
     inputs = calls([(DYNAMIC, sizes[0])], (*ROWS, 128))
     if of_bytes:
         return Example(made.module(), [{"x0": (40 * one["x0"] + 128).clip(0, 255).astype(np.uint8)} for one in inputs])
@@ -208,6 +221,8 @@ KINDS: dict[str, Make] = {
     "quantized layers": layers,
     "quantized layers by windows": partial(layers, windows=3),
     "quantized layers of bytes": partial(layers, of_bytes=True),
+    **{f"quantized layers by {family}": partial(layers, quads=family) for family in FORMS},
+    "codes by a table": codes_by_a_table,
     **of_images(lambda window, size: window == size),
 }
 

@@ -10,7 +10,7 @@ import pytest
 from llvmlite import binding
 
 from redpebble.lowering.architectures import architecture_of, host_name, told_features
-from redpebble.lowering.cpu_target import CpuTarget
+from redpebble.lowering.cpu_target import ARM_CPUS, CpuTarget
 from redpebble.runtime.jit import missing_features
 
 ROOT = Path(__file__).parents[2]
@@ -59,10 +59,17 @@ def test_the_hosts_own_features_are_understood() -> None:
 
 
 def test_arm_has_vectors_of_four_floats_in_32_registers_and_multiplies_and_adds_at_once() -> None:
-    for target in (CpuTarget.arm64(), CpuTarget.arm64_dot()):
+    for target in ARM_CPUS.values():
         assert (target.lanes, target.registers, target.has_fma) == (4, 32, True)
         assert not target.has_avx512
-        assert not target.multiplies_bytes
+
+
+def test_arm_multiplies_bytes_by_the_best_instruction_that_it_has() -> None:
+    found = [target.byte_products for target in (CpuTarget.arm64(), CpuTarget.arm64_dot(), CpuTarget.arm64_i8mm())]
+    names = ["", "llvm.aarch64.neon.sdot.v4i32.v16i8", "llvm.aarch64.neon.usdot.v4i32.v16i8"]
+    assert [one and one.name for one in found] == names
+    # what takes two signed operands has inputs less 128
+    assert [one and one.center for one in found] == [128, 128, 0]
 
 
 def test_code_for_arm_is_refused_elsewhere() -> None:
@@ -93,8 +100,15 @@ def test_code_outside_the_targets_asks_what_a_cpu_can_do_and_not_which_one_it_is
 
 def test_the_system_tells_of_products_of_bytes_on_arm(tmp_path: Path) -> None:
     arm, told = architecture_of("aarch64"), tmp_path / "auxv"
-    for bits, features in ((0, ()), (1 << 20, ("dotprod",)), (1 << 19, ())):
-        told.write_bytes(struct.pack("<8Q", 6, 4096, 16, bits, 26, 1 << 20, 0, 0))
+    dot, more = 1 << 20, 1 << 13 | 1 << 14
+    for first, second, features in (
+        (0, dot, ()),
+        (dot, dot, ("dotprod",)),
+        (more, 0, ()),
+        (dot, more, ("dotprod", "i8mm", "bf16")),
+        (0, 1 << 13, ("i8mm",)),
+    ):
+        told.write_bytes(struct.pack("<8Q", 6, 4096, 16, first, 26, second, 0, 0))
         assert told_features(arm, told) == features
         assert told_features(architecture_of("x86_64"), told) == ()
     assert told_features(arm, tmp_path / "none") == ()
