@@ -20,7 +20,7 @@ class ByteProducts(NamedTuple):
     takes_bytes: bool = False
     """Whether LLVM has its operands as vectors of bytes, not as lanes."""
     center: int = 0
-    """What inputs are less: 128 where the instruction takes signed ones."""
+    """The number that is subtracted from inputs: 128 where the instruction takes signed ones."""
     add_pairs: tuple[str, str] = ("", "")
     """Without `name`: the sums of neighbouring words in one vector, and of neighbouring lanes of two vectors."""
 
@@ -182,7 +182,7 @@ class CpuTarget:
 
     @property
     def code_center(self) -> int:
-        """What codes are less where bytes are multiplied."""
+        """The number that is subtracted from codes where bytes are multiplied."""
         return 0 if self.byte_products is None else self.byte_products.center
 
     @property
