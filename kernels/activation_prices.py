@@ -48,6 +48,7 @@ KINDS: Final[Mapping[str, Shares]] = {
 
 SIGMOIDS: Final[Mapping[str, Mapping[int, Shares]]] = {
     DEFAULT_PRICES: {16: Shares(1.0, 1.0), 8: Shares(1.0, 1.0), 4: Shares(1.0, 1.0)},
+    "emerald_rapids": {16: Shares(0.65, 1.25), 8: Shares(1.0, 1.25), 4: Shares(1.0, 1.25)},
     "zen5": {16: Shares(0.3, 0.75), 8: Shares(1.1, 1.3), 4: Shares(1.1, 1.3)},
 }
 """Prices and floats in a vector -> times of a sigmoid over those above."""

@@ -78,6 +78,20 @@ PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
             0.0,  # part of the end
             {1: 24.0, 8: 178.0, 64: 258.0},
         ),
+        # with VBMI; ends of outputs by look-ups and the way of floats to rows as on Zen 5, for its clock
+        "emerald_rapids": Prices(
+            LookupForm(16, bytewise=True, in_pairs=True),
+            {1: 1.6, 8: 7.2, 64: 55.7},
+            {8: WindowPrices(6.3, 1.7), 64: WindowPrices(50.5, 14.5)},
+            7.8,
+            1.15,
+            2.9,
+            {2: 3.24, 4: 4.84},
+            0.6,
+            12.3,
+            6.0,
+            {1: 45.0, 8: 215.0, 64: 290.0},
+        ),
         "zen5": Prices(
             LookupForm(16, bytewise=True, in_pairs=True),
             {1: 0.85, 8: 3.0, 64: 20.1},

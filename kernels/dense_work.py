@@ -43,7 +43,7 @@ class Overheads(NamedTuple):
     node: float
 
 
-OVERHEADS: Final = {DEFAULT_PRICES: Overheads(20.0, 2.5), "zen5": Overheads(8.0, 0.7)}
+OVERHEADS: Final = {DEFAULT_PRICES: Overheads(20.0, 2.5), "emerald_rapids": Overheads(7.0, 0.5), "zen5": Overheads(8.0, 0.7)}
 """Machine in `kernels/prices.py` -> what was measured there."""
 
 
@@ -64,6 +64,11 @@ RUNTIMES: Final[Mapping[str, Mapping[int, Runtime]]] = {
         8: Runtime(6, {1: 1.0, 6: 0.72}, 0.6),
         4: Runtime(4, {1: 1.0, 4: 0.72}, 0.6),
     },
+    "emerald_rapids": {
+        16: Runtime(12, {1: 1.0, 4: 0.87, 5: 0.78, 6: 0.87, 7: 1.05, 9: 0.9, 12: 0.87}, 0.74),
+        8: Runtime(6, {1: 1.0, 6: 0.72}, 0.6),
+        4: Runtime(4, {1: 1.0, 4: 0.72}, 0.6),
+    },
     "zen5": {
         16: Runtime(12, {1: 1.0, 2: 1.2, 5: 0.88, 6: 1.0, 7: 1.2, 12: 1.0}, 1.2),
         8: Runtime(6, {1: 0.92, 3: 1.15, 4: 0.92}, 1.55),
@@ -71,8 +76,9 @@ RUNTIMES: Final[Mapping[str, Mapping[int, Runtime]]] = {
     },
 }
 """Kernels of onnxruntime by prices and floats in a vector: lower ends of what was measured, so that a layer which beats
-these times is faster in all rounds. Measured on layers of 256 to 4096 inputs and outputs, at 1 to 512 rows on Zen 5, at
-2 to 24 on Cascade Lake, and on Zen 1 for vectors of 8 with the prices of `zen5`: there all takes 3.5 times as long."""
+these times is faster in all rounds. Measured on layers of 256 to 4096 inputs and outputs, at 1 to 512 rows on Zen 5, 1 to
+256 on Emerald Rapids (vectors of 16 alone), 2 to 24 on Cascade Lake, and on Zen 1 for vectors of 8 with the prices of
+`zen5`: there all takes 3.5 times as long."""
 
 WAITING: Final = 0.4
 """Share of the time to read from memory in which onnxruntime's kernels compute nothing."""

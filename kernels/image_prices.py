@@ -65,6 +65,7 @@ class ImageShares(NamedTuple):
 
 IMAGE_SHARES: Final = {
     DEFAULT_PRICES: ImageShares(values=1.0, dense=0.8, taps=1.0, dense_taps=1.35),
+    "emerald_rapids": ImageShares(values=0.5, dense=0.85, taps=0.7, dense_taps=0.75),
     "zen5": ImageShares(values=0.3, dense=0.96, taps=0.75, dense_taps=0.92),
 }
 

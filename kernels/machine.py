@@ -21,7 +21,7 @@ class Memory(NamedTuple):
     byte_ns: float
 
 
-MEMORIES: Final = {"zen5": Memory(32 << 20, 0.0256)}
+MEMORIES: Final = {"emerald_rapids": Memory(64 << 20, 0.085), "zen5": Memory(32 << 20, 0.0256)}
 """Memories of machines in `kernels/prices.py`, measured by loops over 512 MB; prices were fitted to smaller ones."""
 
 

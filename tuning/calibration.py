@@ -20,8 +20,15 @@ CACHE_FOLDER: Final = Path("/sys/devices/system/cpu/cpu0/cache")
 
 CPU_FILE: Final = Path("/proc/cpuinfo")
 
-PRICES_BY_VENDOR: Final = {"GenuineIntel": "cascade_lake", "AuthenticAMD": "zen5"}
-"""The measured machine for CPUs of a vendor."""
+PRICES_OF_CPUS: Final = (
+    ("GenuineIntel", "vaes", "emerald_rapids"),
+    ("GenuineIntel", "", "cascade_lake"),
+    ("AuthenticAMD", "", "zen5"),
+)
+"""Vendor, a feature of its newer CPUs -> the measured machine for them. The first row that fits a CPU holds.
+
+Intel's CPUs have `vaes` since Ice Lake, whose caches and ports are like those of Emerald Rapids.
+"""
 
 STREAM_SECONDS: Final = 0.5
 
@@ -71,7 +78,9 @@ def cpu_model(file: Path = CPU_FILE) -> str:
 
 def prices_of_cpu(file: Path = CPU_FILE) -> str:
     """Return the measured machine that is most like this one: whose prices count here."""
-    return PRICES_BY_VENDOR.get(_cpu_word("vendor_id", file), DEFAULT_PRICES)
+    vendor, features = _cpu_word("vendor_id", file), _cpu_word("flags", file).split()
+    alike = (machine for name, feature, machine in PRICES_OF_CPUS if name == vendor and feature in ("", *features))
+    return next(alike, DEFAULT_PRICES)
 
 
 def _cpu_word(name: str, file: Path) -> str:

@@ -126,7 +126,7 @@ def test_an_annealed_schedule_is_explained_with_the_trace_of_its_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # whether a tile goes depth first depends on the prices of a CPU
-    monkeypatch.setattr(calibration, "PRICES_BY_VENDOR", {})
+    monkeypatch.setattr(calibration, "PRICES_OF_CPUS", ())
     model = tmp_path / "band.onnx"
     network = onnx_model(HiddenNetwork("band", band(32, 4), width=16384, depth=6).layers())
     model.write_bytes(network.SerializeToString())

@@ -145,6 +145,10 @@ def test_prices_are_those_of_the_vendors_machine_and_of_the_first_one_where_it_i
         (tmp_path / "cpuinfo").write_text(f"processor: 0\nvendor_id\t: {vendor}\n")
         assert prices_of_cpu(tmp_path / "cpuinfo") == prices
         assert prices in PRICES
+    flags = {"vaes avx512f": "emerald_rapids", "avx512f": "cascade_lake"}
+    for features, prices in flags.items():
+        (tmp_path / "cpuinfo").write_text(f"vendor_id\t: GenuineIntel\nflags\t\t: fpu {features} sse\n")
+        assert prices_of_cpu(tmp_path / "cpuinfo") == prices
     assert prices_of_cpu(tmp_path / "missing") == "cascade_lake"
 
 
