@@ -56,7 +56,7 @@ class Decoder(NamedTuple):
 
 
 WINDOW: Final = 16
-DECODERS: Final[dict[str, Decoder]] = {
+WHOLE: Final[dict[str, Decoder]] = {
     "gemma2": Decoder("Gemma2", {"head_dim": 16, "sliding_window": WINDOW, "query_pre_attn_scalar": 16}),
     "gemma3": Decoder(
         "Gemma3Text",
@@ -75,6 +75,16 @@ DECODERS: Final[dict[str, Decoder]] = {
     "phi": Decoder("Phi", {"partial_rotary_factor": 0.5, "num_attention_heads": 2}),
     "qwen2": Decoder("Qwen2", {}),
     "qwen3": Decoder("Qwen3", {"head_dim": 16}),
+}
+OF_FOUR_BITS: Final = ("gemma2", "mistral", "phi3", "qwen2", "qwen3")
+"""Decoders that are stored with one layer of four bits as well."""
+
+DECODERS: Final[dict[str, Decoder]] = {
+    **WHOLE,
+    **{
+        f"{name}_int4": Decoder(WHOLE[name].config, {**WHOLE[name].options, "num_hidden_layers": 1}, "int4")
+        for name in OF_FOUR_BITS
+    },
 }
 
 
