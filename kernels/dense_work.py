@@ -43,7 +43,11 @@ class Overheads(NamedTuple):
     node: float
 
 
-OVERHEADS: Final = {DEFAULT_PRICES: Overheads(20.0, 2.5), "emerald_rapids": Overheads(7.0, 0.5), "zen5": Overheads(8.0, 0.7)}
+OVERHEADS: Final = {
+    DEFAULT_PRICES: Overheads(20.0, 2.5),
+    "emerald_rapids": Overheads(7.0, 0.5),
+    "zen5": Overheads(8.0, 0.7),
+}
 """Machine in `kernels/prices.py` -> what was measured there."""
 
 
@@ -76,9 +80,9 @@ RUNTIMES: Final[Mapping[str, Mapping[int, Runtime]]] = {
     },
 }
 """Kernels of onnxruntime by prices and floats in a vector: lower ends of what was measured, so that a layer which beats
-these times is faster in all rounds. Measured on layers of 256 to 4096 inputs and outputs, at 1 to 512 rows on Zen 5, 1 to
-256 on Emerald Rapids (vectors of 16 alone), 2 to 24 on Cascade Lake, and on Zen 1 for vectors of 8 with the prices of
-`zen5`: there all takes 3.5 times as long."""
+these times is faster in all rounds. Measured on layers of 256 to 4096 inputs and outputs, at 1 to 512 rows on Zen 5, 1
+to 256 on Emerald Rapids (vectors of 16 alone), 2 to 24 on Cascade Lake, and on Zen 1 for vectors of 8 with the prices
+of `zen5`: there all takes 3.5 times as long."""
 
 WAITING: Final = 0.4
 """Share of the time to read from memory in which onnxruntime's kernels compute nothing."""
