@@ -7,7 +7,8 @@ that is not predicted to gain by bfloat16 is measured as it is, which the last c
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from itertools import product
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import onnx
@@ -16,9 +17,21 @@ from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
 
-from ..tools.console.console import console
 from ..verification.measuring import Budget, interleave
 from .bound_onnxruntime import bound_onnxruntime
+from .results.page_tables import PageTable, PrintedRows, Write, mean_cells
+
+LAYERS: Final = PageTable("layers in bfloat16", ("rows",))
+HEADS: Final = ("layer", "zeros", "rows", "us", "GF", "GF in f32", "over f32", "over fp32", "f32 over fp32")
+
+
+class Case(NamedTuple):
+    """A layer with a batch: cells of its row, and ratios: bf16 over f32, bf16 and f32 over onnxruntime's fp32."""
+
+    sparsity: str
+    batch: int
+    cells: tuple[object, ...]
+    ratios: tuple[float, ...]
 
 
 def layer(inputs: int, outputs: int, sparsity: float) -> onnx.ModelProto:
@@ -36,8 +49,10 @@ def layer(inputs: int, outputs: int, sparsity: float) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def lines(model: onnx.ModelProto, batches: Sequence[int], budget: Budget) -> Iterator[str]:
-    """Yield a row of the table for each batch: fastest rounds, ratios, and the change of results."""
+def cases(shape: str, sparsity: str, batches: Sequence[int], budget: Budget) -> Iterator[Case]:
+    """Yield a case for each batch: fastest rounds, ratios, and the change of results."""
+    sizes = [int(size) for size in shape.split("x")]
+    model = layer(sizes[0], sizes[1], float(sparsity))
     weight = numpy_helper.to_array(model.graph.initializer[0])
     inputs, outputs = weight.shape
     connections = int(np.count_nonzero(weight))
@@ -54,11 +69,11 @@ def lines(model: onnx.ModelProto, batches: Sequence[int], budget: Budget) -> Ite
         }
         us = {name: timing.min_us for name, timing in interleave(calls, budget).items()}
         giga = [2e-3 * connections * batch / us[name] for name in ("bf16", "f32")]
-        ratios = f"{us['f32'] / us['bf16']:.2f}x | {us['dense'] / us['bf16']:.2f}x | {us['dense'] / us['f32']:.2f}x"
+        ratios = us["f32"] / us["bf16"], us["dense"] / us["bf16"], us["dense"] / us["f32"]
         left = "" if halves.quantized.startswith("1 of 1 ") else halves.quantized.partition("; ")[2] or halves.obstacle
         share = 1 - connections / weight.size
-        sizes = f"{inputs}x{outputs} | {share:.2f} | {batch} | {us['bf16']:.1f}"
-        yield f"| {sizes} | {giga[0]:.0f} | {giga[1]:.0f} | {ratios} | {change:.2%} | {left} |"
+        cells = (shape, f"{share:.2f}", batch, f"{us['bf16']:.1f}", *(f"{one:.0f}" for one in giga))
+        yield Case(sparsity, batch, (*cells, *(f"{one:.2f}x" for one in ratios), f"{change:.2%}", left), ratios)
 
 
 def main(
@@ -68,18 +83,19 @@ def main(
     seconds: Annotated[float, typer.Option(help="Time for each case.")] = 1.0,
     *,
     thread_time: Annotated[bool, typer.Option(help="Count the time of the thread on its core.")] = False,
+    write: Write = False,
 ) -> None:
-    """Print a table of ratios."""
-    heads = ("layer", "sparsity", "rows", "us in bf16", "GF in bf16", "GF in f32", "over f32", "over onnxruntime fp32")
-    heads += ("f32 over onnxruntime fp32", "results change by", "left as it is")
-    console.print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|", highlight=False, soft_wrap=True)
+    """Print a table of all layers, and one of the geometric means over shapes, which the page has."""
     budget = Budget(seconds, clock=time.thread_time if thread_time else time.perf_counter)
-    for shape in shapes.split(","):
-        inputs, outputs = (int(size) for size in shape.split("x"))
-        for sparsity in sparsities.split(","):
-            model = layer(inputs, outputs, float(sparsity))
-            for line in lines(model, [int(batch) for batch in batches.split(",")], budget):
-                console.print(line, highlight=False, soft_wrap=True)
+    measured: list[Case] = []
+    single = PrintedRows(*HEADS, "results change by", "left as it is")
+    for shape, sparsity in product(shapes.split(","), sparsities.split(",")):
+        for case in cases(shape, sparsity, [int(batch) for batch in batches.split(",")], budget):
+            measured.append(case)
+            single.add(*case.cells)
+    with LAYERS.rows(*sparsities.split(","), write=write) as add:
+        for batch, cells in mean_cells((case.batch, case.sparsity, case.ratios) for case in measured).items():
+            add(batch, *cells.values())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The benchmark of convolutions: pruned networks on images in onnxruntime, with our kernels and without.
 
-`python -m redpebble.bench.convolution_bench [NAME ...] [--seconds S] [-o rows.json]` prints three tables:
+`python -m redpebble.bench.convolution_bench [NAME ...] [--seconds S] [-o rows.json]` prints two tables:
 networks, as torch's exporter wrote them, with random weights of which a share is zero in each layer but the stem and
 depthwise ones, or over all layers together; ours on two threads beside ours on one, and what a loop that needs no
 memory gains by the second thread; single layers between others. Sessions take turns in one process, and no time of a
@@ -8,7 +8,6 @@ wrong result is shown. A name is an export, or `layers`.
 """
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
@@ -22,16 +21,21 @@ import onnx_ir
 import typer
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from rich.table import Table
 
 import redpebble
 
 from ..foundation.atomic_files import write_text
 from ..models.exports.stored import COLOURS, random_feeds, stored_export
 from ..models.pruned_weights import magnitude_mask
-from ..tools.console.console import console
 from ..verification.measuring import Budget, Call, Timing, interleave
+from .results.page_tables import PageTable, Write
 from .suites.real_networks import Sessions, check_results
+
+TIMES: Final = ("onnxruntime ms", "ours ms", "x", "fastest", "wanted", "2 threads (loop)", "bytes")
+NETWORKS: Final = PageTable("networks with convolutions", ("network", "zeros", "batch", *TIMES))
+SINGLE: Final = PageTable(
+    "layers with convolutions", ("layer", "image", "onnxruntime us", "ours us", "x", "GF", "wanted")
+)
 
 CALLS_IN_A_ROW: Final = 8
 LAYERS: Final = "layers"
@@ -232,39 +236,20 @@ def _between(times: dict[tuple[str, int], Timing], name: str) -> float:
     return (times[name, DEEP].median_us - times[name, SHALLOW].median_us) / (DEEP - SHALLOW)
 
 
-def network_table(rows: list[Measured]) -> Table:
-    """Return the table of networks."""
-    heads = (
-        "network",
-        "zeros",
-        "batch",
-        "onnxruntime ms",
-        "ours ms",
-        "x",
-        "fastest",
-        "wanted",
-        "2 threads (loop)",
-        "bytes",
-    )
-    table = Table(*heads)
-    for row in rows:
-        zeros = f"{row.sparsity:.0%} {'each' if row.layerwise else 'of all'}"
-        wanted = "-" if row.wanted is None else f"{row.wanted:g}"
-        speeds = f"{row.ratio:.2f}", f"{row.fastest:.2f}", wanted, f"{row.threads:.2f} ({row.cores:.2f})"
-        times = f"{row.original_us / 1e3:.2f}", f"{row.ours_us / 1e3:.2f}"
-        table.add_row(row.export, zeros, f"{row.batch}", *times, *speeds, f"{row.our_bytes / row.original_bytes:.2f}")
-    return table
+def network_cells(row: Measured) -> tuple[object, ...]:
+    """Return the row of a network."""
+    zeros = f"{row.sparsity:.0%} {'each' if row.layerwise else 'of all'}"
+    wanted = "-" if row.wanted is None else f"{row.wanted:g}"
+    speeds = f"{row.ratio:.2f}", f"{row.fastest:.2f}", wanted, f"{row.threads:.2f} ({row.cores:.2f})"
+    times = f"{row.original_us / 1e3:.2f}", f"{row.ours_us / 1e3:.2f}"
+    return row.export, zeros, row.batch, *times, *speeds, f"{row.our_bytes / row.original_bytes:.2f}"
 
 
-def layer_table(rows: list[MeasuredLayer]) -> Table:
-    """Return the table of single layers."""
-    table = Table("layer", "image", "onnxruntime us", "ours us", "x", "GF", "wanted")
-    for row in rows:
-        layer = f"{row.window}x{row.window}, {row.channels} -> {row.channels}"
-        ratio = f"{row.original_us / row.ours_us:.2f}"
-        times = f"{row.original_us:.0f}", f"{row.ours_us:.0f}"
-        table.add_row(layer, f"{row.side}x{row.side}", *times, ratio, f"{row.gigaflops:.0f}", f"{row.wanted:g}")
-    return table
+def layer_cells(row: MeasuredLayer) -> tuple[object, ...]:
+    """Return the row of a single layer."""
+    times = f"{row.original_us:.0f}", f"{row.ours_us:.0f}", f"{row.original_us / row.ours_us:.2f}"
+    layer = f"{row.window}x{row.window}, {row.channels}"
+    return layer, f"{row.side}x{row.side}", *times, f"{row.gigaflops:.0f}", f"{row.wanted:g}"
 
 
 def _chosen(names: list[str] | None) -> Iterator[Case | LayerCase]:
@@ -281,20 +266,22 @@ def main(
     *,
     seconds: Annotated[float, typer.Option(help="Measuring time for each row.")] = 3.0,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the rows as JSON, too.")] = None,
+    write: Write = False,
 ) -> None:
     """Measure convolutions and print the tables."""
-    networks: list[Measured] = []
-    layers: list[MeasuredLayer] = []
-    for case in _chosen(names):
-        print(case, file=sys.stderr)
-        if isinstance(case, Case):
-            networks.append(measure(case, seconds))
-        else:
-            layers.append(measure_layer(case, seconds))
-    if networks:
-        console.print(network_table(networks))
-    if layers:
-        console.print(layer_table(layers))
+    cases, networks, layers = list(_chosen(names)), list[Measured](), list[MeasuredLayer]()
+    of_networks = [case for case in cases if isinstance(case, Case)]
+    if of_networks:
+        with NETWORKS.rows(write=write) as add:
+            for case in of_networks:
+                networks.append(measure(case, seconds))
+                add(*network_cells(networks[-1]))
+    if len(of_networks) < len(cases):
+        with SINGLE.rows(write=write) as add:
+            for case in cases:
+                if isinstance(case, LayerCase):
+                    layers.append(measure_layer(case, seconds))
+                    add(*layer_cells(layers[-1]))
     if output is not None:
         content = {"networks": [*map(asdict, networks)], "layers": [*map(asdict, layers)]}
         write_text(output, json.dumps(content, indent=2) + "\n")

@@ -2,7 +2,8 @@
 
 `python -m redpebble.bench.gate_bench [--shapes 768x768,1024x1024] [--sparsities .5,.6,.7]` prints the least
 ratio of each layer over all numbers of rows, where that is, and single ones: medians of interleaved rounds, one
-thread. With `--rows N` sessions are for N rows and only these are measured, beside what `optimize` predicts for them.
+thread. `--few` measures up to 32 rows alone. With `--rows N` sessions are for N rows and only these are measured,
+beside what `optimize` predicts for them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,19 +16,23 @@ import numpy as np
 import onnx
 import onnxruntime
 import typer
-from rich.table import Table
 
 import redpebble
 
 from ..tools.benching.layer_cases import RandomLayer
-from ..tools.console.console import console
 from ..verification.measuring import Budget, interleave
+from .results.page_tables import PageTable, Write
 
 ROWS: Final = (
     *(1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20),
     *(24, 28, 32, 40, 48, 56, 64, 80, 100, 128, 192, 256),
 )
 SHOWN: Final = (1, 8, 32, 128)
+FEW_ROWS: Final = (1, 2, 4, 6, 8, 12, 16, 24, 32)
+
+HEADS: Final = ("layer", "taken", "predicted", "least")
+GATES: Final = PageTable("layers in sessions", HEADS)
+FEW: Final = PageTable("layers of few rows", HEADS)
 
 
 class Gate(NamedTuple):
@@ -39,8 +44,8 @@ class Gate(NamedTuple):
     predicted: float | None
 
 
-def measure(layer: RandomLayer, rows: int, seconds: float) -> Gate:
-    """Measure a session for `rows`, or for any number of rows where these are 0."""
+def measure(layer: RandomLayer, rows: int, seconds: float, counts: Sequence[int] = ROWS) -> Gate:
+    """Measure calls of `counts` rows in a session for `rows`, or for any number of rows where these are 0."""
     with TemporaryDirectory() as folder:
         model = onnx.ModelProto.FromString(layer.save(Path(folder)).read_bytes())
     options = onnxruntime.SessionOptions()
@@ -51,7 +56,7 @@ def measure(layer: RandomLayer, rows: int, seconds: float) -> Gate:
     optimized = redpebble.optimize(model, target="ort", rows=rows)
     ours = redpebble.session(model, options, rows=rows)
     ratios: dict[int, float] = {}
-    for count in (rows,) if rows else ROWS:
+    for count in counts:
         feeds = {"x": np.random.default_rng(2).standard_normal((count, layer.inputs), dtype=np.float32)}
         calls = {name: partial(one.run, None, feeds) for name, one in {"theirs": original, "ours": ours}.items()}
         times = interleave(calls, Budget(seconds))
@@ -67,17 +72,13 @@ def layers_of(shapes: str, sparsities: str) -> Iterator[RandomLayer]:
         yield from (RandomLayer(inputs, outputs, float(sparsity)) for sparsity in sparsities.split(","))
 
 
-def table_of(gates: Sequence[Gate]) -> Table:
-    """Return a row for each layer."""
-    counts = SHOWN if len(gates[0].ratios) > 1 else tuple(gates[0].ratios)
-    table = Table("layer", "taken", "predicted", "least", *map(str, counts), box=None, header_style="bold")
-    for gate in gates:
-        worst = min(gate.ratios, key=gate.ratios.__getitem__)
-        predicted = f"{gate.predicted:.2f}x" if gate.predicted else ""
-        cells = [f"{gate.ratios[count]:.2f}x" for count in counts]
-        least = f"{gate.ratios[worst]:.2f}x at {worst}"
-        table.add_row(gate.layer.name, "yes" if gate.taken else "no", predicted, least, *cells)
-    return table
+def cells_of(gate: Gate, counts: Sequence[int]) -> tuple[str, ...]:
+    """Return the row of a layer."""
+    worst = min(gate.ratios, key=gate.ratios.__getitem__)
+    predicted = f"{gate.predicted:.2f}x" if gate.predicted else ""
+    least = f"{gate.ratios[worst]:.2f}x at {worst}"
+    ratios = (f"{gate.ratios[count]:.2f}x" for count in counts)
+    return gate.layer.name, "yes" if gate.taken else "no", predicted, least, *ratios
 
 
 def main(
@@ -85,9 +86,16 @@ def main(
     sparsities: Annotated[str, typer.Option(help="Shares of zeros.")] = ".5,.6,.7",
     rows: Annotated[int, typer.Option(min=0, help="Rows that sessions are for; 0: any.")] = 0,
     seconds: Annotated[float, typer.Option(help="Measuring time for each layer and number of rows.")] = 0.4,
+    *,
+    few: Annotated[bool, typer.Option("--few", help="Measure one row to 32.")] = False,
+    write: Write = False,
 ) -> None:
     """Measure layers in sessions and print the table."""
-    console.print(table_of([measure(layer, rows, seconds) for layer in layers_of(shapes, sparsities)]))
+    measured = (rows,) if rows else FEW_ROWS if few else ROWS
+    shown = SHOWN if measured == ROWS else measured
+    with (FEW if few else GATES).rows(*map(str, shown), write=write) as add:
+        for layer in layers_of(shapes, sparsities):
+            add(*cells_of(measure(layer, rows, seconds, measured), shown))
 
 
 if __name__ == "__main__":

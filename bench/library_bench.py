@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import numpy as np
 import onnx
@@ -28,10 +28,12 @@ from ..ort.custom_ops.library import level_target
 from ..ort.native.tables import LEVEL_VARIABLE, LEVELS
 from ..ort.session import write_library
 from ..runtime.jit import missing_features
-from ..tools.console.console import console
 from ..tuning.calibration import prices_of_cpu
 from ..tuning.machines import BFLOAT_PRICES
 from ..verification.measuring import Budget, interleave
+from .results.page_tables import PageTable, Write
+
+CALLS: Final = PageTable("libraries", ("network of", "library MB", "rows", "session us", *LEVELS["x86_64"]))
 
 SAMPLES = 64
 """Rows from which ranges of values are found."""
@@ -81,7 +83,9 @@ def one_thread() -> onnxruntime.SessionOptions:
     return options
 
 
-def lines(name: str, model: onnx_ir.Model, file: Path, batches: Sequence[int], budget: Budget) -> Iterator[str]:
+def cells(
+    name: str, model: onnx_ir.Model, file: Path, batches: Sequence[int], budget: Budget
+) -> Iterator[tuple[object, ...]]:
     """Yield a row of the table for each batch: medians of the session, and of each level over it."""
     proto = onnx_ir.to_proto(model)
     made: dict[str, Any] = {**sessions(proto, file), "session": redpebble.session(proto, one_thread())}
@@ -91,7 +95,7 @@ def lines(name: str, model: onnx_ir.Model, file: Path, batches: Sequence[int], b
         times = interleave({key: partial(one.run, None, {"x": x}) for key, one in made.items()}, budget)
         us = times["session"].median_us
         ratios = [f"{times[level].median_us / us:.2f}" if level in times else "" for level in LEVELS["x86_64"]]
-        yield f"| {name} | {file.stat().st_size / 1e6:.1f} | {batch} | {us:.1f} | {' | '.join(ratios)} |"
+        yield name, f"{file.stat().st_size / 1e6:.1f}", batch, f"{us:.1f}", *ratios
 
 
 def main(
@@ -101,26 +105,24 @@ def main(
     seconds: Annotated[float, typer.Option(help="Time for each line.")] = 2.0,
     *,
     thread_time: Annotated[bool, typer.Option(help="Count the time of the thread on its core.")] = False,
+    write: Write = False,
 ) -> None:
     """Print a table of ratios."""
     sizes, budget = (
         [int(size) for size in neurons.split(",")],
         Budget(seconds, clock=time.thread_time if thread_time else time.perf_counter),
     )
-    heads = ("network of", "library MB", "rows", "session us", *LEVELS["x86_64"])
-    console.print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|", highlight=False, soft_wrap=True)
     floats = network(sizes, sparsity)
     x = np.random.default_rng(0).standard_normal((SAMPLES, sizes[0]), dtype=np.float32)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, CALLS.rows(write=write) as add:
         for name, model in {
             "floats": redpebble.optimize(floats),
             "bytes": redpebble.optimize(floats, samples={"x": x}),
             "bfloat16": redpebble.optimize(floats, precision="bf16"),
         }.items():
-            for line in lines(
-                name, model.model, Path(folder, f"{name}.so"), [int(n) for n in batches.split(",")], budget
-            ):
-                console.print(line, highlight=False, soft_wrap=True)
+            file = Path(folder, f"{name}.so")
+            for row in cells(name, model.model, file, [int(n) for n in batches.split(",")], budget):
+                add(*row)
 
 
 if __name__ == "__main__":

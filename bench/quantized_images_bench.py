@@ -10,10 +10,11 @@ are compared with those of onnxruntime's integers.
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import onnx
@@ -25,8 +26,12 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 import redpebble
 
 from ..models.exports.stored import random_feeds, stored_export
-from ..tools.console.console import console
 from ..verification.measuring import Budget, interleave
+from .results.page_tables import PageTable, Write
+
+NETWORKS: Final = PageTable(
+    "networks of images in eight bits", ("network", "form", "zeros", "ms", "int8", "fp32", "equal results")
+)
 
 FORMS = {"qdq": QuantFormat.QDQ, "operator": QuantFormat.QOperator}
 
@@ -99,7 +104,7 @@ def quantized(
         return onnx.load_from_string(after.read_bytes())
 
 
-def line(export: str, sparsity: float, form: str, budget: Budget) -> str:
+def cells(export: str, sparsity: float, form: str, budget: Budget) -> tuple[str, ...]:
     """Return a row of the table: medians, and how often ours fits into theirs.
 
     Raises:
@@ -123,15 +128,7 @@ def line(export: str, sparsity: float, form: str, budget: Budget) -> str:
     times = {name: timing.median_us for name, timing in interleave(calls, budget).items()}
     ratios = [f"{times[name] / times['ours']:.2f}x" for name in ("int8", "fp32")]
     equal = np.count_nonzero(ours == theirs) / max(1, ours.size)
-    return f"| {export} | {form} | {sparsity:g} | {times['ours'] / 1e3:.2f} | {' | '.join(ratios)} | {equal:.3f} |"
-
-
-def lines(exports: list[str], sparsities: str, forms: str, budget: Budget) -> Iterator[str]:
-    """Yield the rows of the table."""
-    for export in exports:
-        for form in forms.split(","):
-            for sparsity in sparsities.split(","):
-                yield line(export, float(sparsity), form, budget)
+    return export, form, f"{sparsity:g}", f"{times['ours'] / 1e3:.2f}", *ratios, f"{equal:.3f}"
 
 
 def main(
@@ -139,11 +136,14 @@ def main(
     sparsities: Annotated[str, typer.Option(help="Shares of zeros.")] = "0.8,0.9,0.95",
     forms: Annotated[str, typer.Option(help="qdq, operator, dynamic, samples.")] = "qdq",
     seconds: Annotated[float, typer.Option(help="Time for each row.")] = 3.0,
+    *,
+    write: Write = False,
 ) -> None:
     """Print a table of ratios."""
-    console.print("| network | form | sparsity | ms | int8 | fp32 | equal results |\n" + "|---" * 7 + "|")
-    for row in lines(exports or ["resnet_18", "resnet_50"], sparsities, forms, Budget(seconds)):
-        console.print(row, highlight=False, soft_wrap=True)
+    with NETWORKS.rows(write=write) as add:
+        for case in product(exports or ["resnet_18", "resnet_50"], forms.split(","), sparsities.split(",")):
+            export, form, sparsity = case
+            add(*cells(export, float(sparsity), form, Budget(seconds)))
 
 
 if __name__ == "__main__":

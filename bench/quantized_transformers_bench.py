@@ -12,6 +12,7 @@ outputs'.
 import tempfile
 import time
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,9 +25,13 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 import redpebble
 
 from ..models.exports.stored import random_feeds, stored_export
-from ..tools.console.console import console
 from ..verification.measuring import Budget, interleave
 from .quantized_images_bench import Feed, quantized
+from .results.page_tables import PageTable, Write
+
+NETWORKS: Final = PageTable(
+    "transformers in eight bits", ("network", "form", "size", "ms", "int8", "fp32", "deviation")
+)
 
 OPERATORS: Final[dict[str, list[str] | None]] = {
     "products": ["MatMul", "Gemm"],
@@ -64,7 +69,10 @@ def feed_of(model: onnx.ModelProto, batch: int, length: int) -> Feed:
     return dict(random_feeds(model, sizes))
 
 
-def rows_of(export: str, form: str, sizes: list[tuple[int, int]], sparsity: float, budget: Budget) -> list[str]:
+Cells = tuple[str, ...]
+
+
+def rows_of(export: str, form: str, sizes: list[tuple[int, int]], sparsity: float, budget: Budget) -> list[Cells]:
     """Return rows of the table: medians, and how often ours fits into theirs.
 
     Raises:
@@ -78,7 +86,7 @@ def rows_of(export: str, form: str, sizes: list[tuple[int, int]], sparsity: floa
         "int8": onnxruntime.InferenceSession(integers.SerializeToString(), options, providers=["CPUExecutionProvider"]),
         "fp32": onnxruntime.InferenceSession(floats.SerializeToString(), options, providers=["CPUExecutionProvider"]),
     }
-    rows: list[str] = []
+    rows: list[Cells] = []
     for batch, length in sizes:
         feed = feed_of(floats, batch, length)
         ours, theirs = (np.asarray(sessions[name].run(None, feed)[0], np.float64) for name in ("ours", "int8"))
@@ -87,9 +95,8 @@ def rows_of(export: str, form: str, sizes: list[tuple[int, int]], sparsity: floa
             raise ValueError(f"{export}: results deviate by {deviation:.3f}")
         calls = {name: partial(session.run, None, feed) for name, session in sessions.items()}
         times = {name: timing.median_us for name, timing in interleave(calls, budget).items()}
-        ratios = " | ".join(f"{times[name] / times['ours']:.2f}x" for name in ("int8", "fp32"))
-        size, milliseconds = f"{batch}x{length}", times["ours"] / 1e3
-        rows.append(f"| {export} | {form} | {size} | {milliseconds:.2f} | {ratios} | {deviation:.1e} |")
+        ratios = (f"{times[name] / times['ours']:.2f}x" for name in ("int8", "fp32"))
+        rows.append((export, form, f"{batch}x{length}", f"{times['ours'] / 1e3:.2f}", *ratios, f"{deviation:.1e}"))
     return rows
 
 
@@ -101,15 +108,15 @@ def main(
     seconds: Annotated[float, typer.Option(help="Time for each row.")] = 3.0,
     *,
     thread_time: Annotated[bool, typer.Option(help="Count the time of the thread on its core.")] = False,
+    write: Write = False,
 ) -> None:
     """Print a table of ratios."""
     budget = Budget(seconds, clock=time.thread_time if thread_time else time.perf_counter)
     shapes = [(int(batch), int(length)) for batch, length in (one.split("x") for one in sizes.split(","))]
-    console.print("| network | form | size | ms | int8 | fp32 | deviation |\n" + "|---" * 7 + "|")
-    for export in exports or ["minilm_size.dynamo"]:
-        for form in forms.split(","):
+    with NETWORKS.rows(write=write) as add:
+        for export, form in product(exports or ["minilm_size.dynamo"], forms.split(",")):
             for row in rows_of(export, form, shapes, sparsity, budget):
-                console.print(row, highlight=False, soft_wrap=True)
+                add(*row)
 
 
 if __name__ == "__main__":

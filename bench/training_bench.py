@@ -12,19 +12,22 @@ from typing import Annotated, Any, Final
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.table import Table
 
 from ..frontend.reading.model_source import read_model
 from ..models import zoo
 from ..tools.benching.errors import PeerError
-from ..tools.console.console import console
 from ..training.native_step import NativeStep, StepOptions
 from ..training.optimizers import Adam
 from ..verification.measuring import Budget, interleave
+from .results.page_tables import PageTable, Write
 
 Floats = NDArray[np.float32]
 Call = Callable[[], object]
 RATE: Final = 1e-5
+
+STEPS: Final = PageTable(
+    "steps of training", ("zeros", "ours ms", "torch, dense", "torch, sparse.mm", "over dense", "over sparse")
+)
 
 
 def our_step(depth: int, width: int, density: float, x: Floats, target: Floats) -> Call:
@@ -86,20 +89,19 @@ def main(
     depth: Annotated[int, typer.Option(help="Layers.")] = 4,
     width: Annotated[int, typer.Option(help="Neurons of a layer.")] = 1024,
     seconds: Annotated[float, typer.Option(help="Time to measure each sparsity.")] = 5.0,
+    *,
+    write: Write = False,
 ) -> None:
     """Print a line for each sparsity."""
     rng = np.random.default_rng(0)
     x, target = (rng.standard_normal((rows, width), dtype=np.float32) for _ in range(2))
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for header in ("zeros", "ours ms", "torch, dense", "torch, sparse.mm", "over dense", "over sparse"):
-        table.add_column(header, justify="right", no_wrap=True)
-    for share in map(float, sparsity.split(",")):
-        density = round(1 - share, 6)
-        calls = {"ours": our_step(depth, width, density, x, target), **torch_steps(depth, width, density, x, target)}
-        times = {name: timing.median_us / 1000 for name, timing in interleave(calls, Budget(seconds)).items()}
-        ratios = [f"{times[name] / times['ours']:.2f}x" for name in calls if name != "ours"]
-        table.add_row(f"{share:g}", *(f"{times[name]:.1f}" for name in calls), *ratios)
-    console.print(table)
+    with STEPS.rows(write=write) as add:
+        for share in map(float, sparsity.split(",")):
+            size = (depth, width, round(1 - share, 6))
+            calls = {"ours": our_step(*size, x, target), **torch_steps(*size, x, target)}
+            times = {name: timing.median_us / 1000 for name, timing in interleave(calls, Budget(seconds)).items()}
+            ratios = [f"{times[name] / times['ours']:.2f}x" for name in calls if name != "ours"]
+            add(f"{share:g}", *(f"{times[name]:.1f}" for name in calls), *ratios)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ fastest one, the mean over the layers that are no probes: by the cost model alon
 the layers that `redpebble tune` measures.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -18,10 +18,14 @@ from ..kernels.machine import Machine
 from ..kernels.prediction import predicted_us
 from ..kernels.prices import PRICES
 from ..kernels.tile_widths import WIDTHS
-from ..tools.console.console import console
 from ..tuning.probe_layers import PROBES
 from .fit_prices import examples_of, with_streams
 from .measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
+from .results.page_tables import PageTable, Write
+
+REGRETS: Final = PageTable(
+    "choice of kernels", ("machine", "prices of", "measured layers", *map(str, WIDTHS)), of_machine=False
+)
 
 
 @dataclass(frozen=True)
@@ -65,9 +69,9 @@ def _ratios(one: MeasuredLayer, machine: Machine) -> Iterator[tuple[int, float]]
         yield width, times[min(predicted, key=predicted.__getitem__)] / min(times.values())
 
 
-def bench_transfer(step: int) -> Iterator[Regret]:
+def bench_transfer(step: int, lanes: Sequence[int]) -> Iterator[Regret]:
     """Yield the regrets of each machine with the prices of each, without and with its probes."""
-    for measured in measured_machines():
+    for measured in [measured for measured in measured_machines() if measured.lanes in lanes]:
         for prices in [name for name, by_lanes in PRICES.items() if measured.lanes in by_lanes]:
             alone = machine_of(measured, prices)
             for machine in (alone, probed(measured, alone)):
@@ -75,13 +79,17 @@ def bench_transfer(step: int) -> Iterator[Regret]:
                 yield Regret(measured.name, measured.lanes, prices, count, regrets(measured, machine, step))
 
 
-def main(step: Annotated[int, typer.Option(help="Take every so many layers.")] = 1) -> None:
+def main(
+    step: Annotated[int, typer.Option(help="Take every so many layers.")] = 1,
+    lanes: Annotated[str, typer.Option(help="Floats of a vector.")] = "16,8,4",
+    *,
+    write: Write = False,
+) -> None:
     """Print a line for each machine, prices, and number of measured layers."""
-    console.print(f"{'machine':<16}{'prices of':<14}{'measured':>9}" + "".join(f"{width:>8}" for width in WIDTHS))
-    for one in bench_transfer(step):
-        name = f"{one.machine}-{one.lanes}"
-        ratios = "".join(f"{one.by_width[width]:>8.3f}" for width in WIDTHS)
-        console.print(f"{name:<16}{one.prices:<14}{one.examples:>9}{ratios}", highlight=False)
+    with REGRETS.rows(write=write) as add:
+        for one in bench_transfer(step, [int(one) for one in lanes.split(",")]):
+            ratios = (f"{one.by_width[width]:.3f}" for width in WIDTHS)
+            add(f"{one.machine}-{one.lanes}", one.prices, one.examples, *ratios)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Each engine runs some rows, and three times as many: the difference is what rows
 the opening of sessions. Engines come with the extra `workers`.
 """
 
-import argparse
 import os
 import sys
 import tempfile
@@ -12,19 +11,29 @@ import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import onnxruntime
+import typer
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from redpebble import Predictor
 from redpebble.models import zoo
 
+from .results.page_tables import PageTable, Write
+
 FEATURES: Final = 1024
 NETWORK: Final = f"ffnn(depth=16, width={FEATURES}, density=0.1)"
 BATCH: Final = 256
+
+WORKERS: Final = PageTable(
+    "engines of workers",
+    ("engine, rows", "rows cost: redpebble", "onnxruntime", "whole run: redpebble", "onnxruntime"),
+    Path("docs/workers.md"),
+)
+"""Rows a second."""
 
 Rows = NDArray[np.float32]
 Run = Callable[[Predictor, Rows], int]
@@ -148,32 +157,39 @@ def seconds(run: Run, predict: Predictor, x: Rows) -> float:
     return time.perf_counter() - begun
 
 
-def main() -> None:
-    """Print a line of the table in docs/workers.md."""
-    parser = argparse.ArgumentParser(prog="python -m redpebble.bench.worker_engines_bench", description=__doc__)
-    parser.add_argument("engine", choices=ENGINES)
-    parser.add_argument("--rows", type=int, default=32768)
-    parser.add_argument("--rounds", type=int, default=2)
-    chosen = parser.parse_args()
-    x = np.random.default_rng(0).standard_normal((3 * chosen.rows, FEATURES), dtype=np.float32)
+def measure(engine: str, rows: int, rounds: int) -> tuple[float, ...]:
+    """Return rows a second, of ours and of onnxruntime's: what rows cost, and in a run three times as long."""
+    x = np.random.default_rng(0).standard_normal((3 * rows, FEATURES), dtype=np.float32)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "m.onnx")
         zoo.save(zoo.build(NETWORK), Path(path))
         kinds = [Predictor(path), Plain(path)]
-        run = ENGINES[chosen.engine]()
+        run = ENGINES[engine]()
         for predict in kinds:
             run(predict, x[:BATCH])  # compiles, and starts the engine
         spent = np.array(
-            [
-                [[seconds(run, kind, x[:rows]) for kind in kinds] for rows in (chosen.rows, 3 * chosen.rows)]
-                for _ in range(chosen.rounds)
-            ]
+            [[[seconds(run, kind, x[:count]) for kind in kinds] for count in (rows, 3 * rows)] for _ in range(rounds)]
         ).min(axis=0)
     (ours, plain), (ours_long, plain_long) = spent
-    steady = [2 * chosen.rows / (long - short) for long, short in ((ours_long, ours), (plain_long, plain))]
-    whole = [3 * chosen.rows / one for one in (ours_long, plain_long)]
-    print(f"| {chosen.engine} | {steady[0]:,.0f} | {steady[1]:,.0f} | {whole[0]:,.0f} | {whole[1]:,.0f} |")
+    steady = (2 * rows / (long - short) for long, short in ((ours_long, ours), (plain_long, plain)))
+    return *steady, *(3 * rows / one for one in (ours_long, plain_long))
+
+
+def main(
+    engines: Annotated[list[str], typer.Argument(help=", ".join(ENGINES))],
+    rows: Annotated[int, typer.Option(help="Rows of the short run.")] = 32768,
+    rounds: Annotated[int, typer.Option(help="Runs of each, of which the shortest count.")] = 2,
+    *,
+    write: Write = False,
+) -> None:
+    """Print a line for each engine."""
+    unknown = [engine for engine in engines if engine not in ENGINES]
+    if unknown:
+        raise typer.BadParameter(f"engine: expected one of {', '.join(ENGINES)}, got {unknown[0]!r}")
+    with WORKERS.rows(write=write) as add:
+        for engine in engines:
+            add(f"{engine}, {3 * rows:,}", *(f"{rate:,.0f}" for rate in measure(engine, rows, rounds)))
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...foundation.atomic_files import write_text
+from .page_tables import PageTable
 from .picture_themes import svg_of
 from .plots import COLORS, GREY, STYLE
 
@@ -23,7 +24,7 @@ SENTENCES: Final = ROOT / "models" / "sentences"
 PAGE: Final = ROOT / "docs" / "sentence-encoders.md"
 PICTURE: Final = ROOT / "docs" / "pictures" / "sentence-encoders.svg"
 
-BEGIN, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
+ENCODERS: Final = PageTable("sentence encoders", ("encoder", "runs by"), PAGE, of_machine=False)
 
 LABELS: Final = {
     "dense": "6 layers",
@@ -152,10 +153,7 @@ def main(size: Annotated[str, typer.Option(help="Texts and tokens of the picture
     cards, measured = (json.loads((SENTENCES / f"{name}.json").read_text()) for name in ("cards", "measured"))
     with mpl.rc_context(STYLE):
         write_text(PICTURE, svg_of(figure_of(cards, measured, size)))
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    after = rest.partition(END)[2]
-    write_text(PAGE, before + BEGIN + table_of(cards, measured, ("1x128",)) + END + after)
+    ENCODERS.write(table_of(cards, measured, ("1x128",)).splitlines())
 
 
 if __name__ == "__main__":

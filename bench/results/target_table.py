@@ -10,13 +10,15 @@ from typing import Annotated, Final
 
 import typer
 
-from ...foundation.atomic_files import replacing
 from ...tools.benching.layer_cases import BATCHES
 from ...tools.benching.results import Result, Row, read_result, with_minima
 from ...tools.console.console import console
+from .page_tables import PageTable
 from .targets import Check, all_checks, show
 
-TARGETS: Final = Path("bench/targets.md")
+PAGE: Final = Path("bench/targets.md")
+VERDICTS: Final = PageTable("targets", ("case", "target", "measured"), PAGE)
+NETWORKS: Final = PageTable("networks", ("network", "threads", *(f"M = {batch}" for batch in BATCHES)), PAGE)
 
 
 def target_lines(result: Result) -> list[str]:
@@ -25,7 +27,7 @@ def target_lines(result: Result) -> list[str]:
     return [
         *_head(result, checks),
         "",
-        "| case | target | measured | share of the ports | verdict |",
+        f"| {' | '.join(VERDICTS.heads)} | share of the ports | verdict |",
         "|---|---|---|---|---|",
         *map(_line, checks),
     ]
@@ -64,8 +66,7 @@ def zoo_lines(result: Result) -> list[str]:
         for row in result.rows
         if (row.suite, row.engine) == ("zoo", "redpebble") and row.batch in BATCHES
     }
-    heads = " | ".join(f"M = {batch}" for batch in BATCHES)
-    lines = [f"| network | threads | {heads} |", f"|---|---|{'---|' * len(BATCHES)}"]
+    lines = [f"| {' | '.join(NETWORKS.heads)} |", "|---" * len(NETWORKS.heads) + "|"]
     for model, threads in dict.fromkeys((model, threads) for model, threads, _ in rows):
         cells = [_cell(rows.get((model, threads, batch))) for batch in BATCHES]
         lines.append(f"| {model.removesuffix('.onnx')} | {threads} | {' | '.join(cells)} |")
@@ -76,42 +77,21 @@ def _cell(row: Row | None) -> str:
     return "" if row is None else f"{row.speedup_vs_onnxruntime or 0:.1f}x ({row.median_us:.0f} us)"
 
 
-def with_table(page: str, name: str, lines: Sequence[str]) -> str:
-    """Return a page whose text between the markers called `name` is `lines`.
-
-    Raises:
-        ValueError: the page has no such markers, or they are in the wrong order.
-    """
-    begin, end = (f"<!-- {name}: {word} -->" for word in ("begin", "end"))
-    before, found, rest = page.partition(begin)
-    _, found_end, after = rest.partition(end)
-    if not found or not found_end:
-        raise ValueError(f"table of {name}: expected a place between {begin} and {end}, got none")
-    text = "\n".join(lines)
-    return f"{before}{begin}\n{text}\n{end}{after}"
-
-
 def main(
     result: Annotated[Path, typer.Argument(help="What `make bench` wrote.")],
-    page: Annotated[Path, typer.Option(help="The page that gets the tables.")] = TARGETS,
     *,
     minima: Annotated[bool, typer.Option(help="Compare the fastest rounds, not the medians.")] = False,
     write: Annotated[bool, typer.Option(help="Change the page.")] = True,
 ) -> None:
     """Print the tables, and put them into the page."""
     measured = with_minima(read_result(result)) if minima else read_result(result)
-    cpu = measured.machine.get("cpu")
-    targets, networks = f"targets on {cpu}", f"networks on {cpu}"
-    tables = {targets: target_lines(measured), networks: zoo_lines(measured)}
+    tables = {VERDICTS: target_lines(measured), NETWORKS: zoo_lines(measured)}
     if minima:
-        tables[targets].insert(0, "Of the fastest rounds instead of the medians, as others used the machine.")
-    text = page.read_text(encoding="utf-8") if write else ""
-    for name, lines in tables.items():
+        tables[VERDICTS].insert(0, "Of the fastest rounds instead of the medians, as others used the machine.")
+    for table, lines in tables.items():
         console.print("\n".join(lines), highlight=False, soft_wrap=True)
-        text = with_table(text, name, lines) if write else text
-    if write:
-        with replacing(page) as file:
-            file.write(text.encode())
+        if write:
+            table.write(lines, f"{measured.machine.get('cpu')}")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ are larger than the cache.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Annotated, Final
 
 import numpy as np
@@ -20,14 +21,18 @@ from onnx import TensorProto, helper, numpy_helper
 
 import redpebble
 
-from ...tools.console.console import console
 from ...verification.measuring import Budget, Call, interleave
 from ..bound_onnxruntime import bound_session
+from ..results.page_tables import PageTable, Write
 
 SIZE: Final = 32
 """Inputs of a group."""
 
 OURS, THEIRS = "redpebble", "onnxruntime"
+
+LAYERS: Final = PageTable(
+    "layers of four bits", ("layer", "zeros", "rows", "redpebble us", "MatMulNBits us", "ratio", "of the least")
+)
 
 
 @dataclass(frozen=True)
@@ -97,16 +102,17 @@ def main(
     copies: Annotated[int, typer.Option(help="Layers that are called in turn.")] = 3,
     threads: Annotated[int, typer.Option(help="Threads of a session.")] = 1,
     seconds: Annotated[float, typer.Option(help="Time for each case.")] = 1.0,
+    *,
+    write: Write = False,
 ) -> None:
     """Print a table of microseconds of a layer, by medians, and the ratio of the shortest times as well.
 
     One thread is timed by what it works itself, without what other programs take.
     """
     clock = time.thread_time if threads == 1 else time.perf_counter
-    console.print(f"| layer | zeros | rows | {OURS} us | MatMulNBits us | ratio | of the least |\n" + "|---" * 7 + "|")
-    for shape in shapes.split(","):
-        inputs, outputs = (int(size) for size in shape.split("x"))
-        for sparsity in sparsities.split(","):
+    with LAYERS.rows(write=write) as add:
+        for shape, sparsity in product(shapes.split(","), sparsities.split(",")):
+            inputs, outputs = (int(size) for size in shape.split("x"))
             layer = FewBitsLayer(inputs, outputs, sparsity, accuracy)
             sessions = layer.sessions(copies, threads)
             for count in map(int, rows.split(",")):
@@ -114,8 +120,8 @@ def main(
                 timed = interleave(calls, Budget(seconds, clock=clock))
                 ours, theirs = (timed[name].median_us / copies for name in (OURS, THEIRS))
                 least = timed[THEIRS].min_us / timed[OURS].min_us
-                words = f"{ours:.0f} | {theirs:.0f} | {theirs / ours:.2f}x | {least:.2f}x"
-                console.print(f"| {shape} | {sparsity} | {count} | {words} |", highlight=False, soft_wrap=True)
+                words = (f"{ours:.0f}", f"{theirs:.0f}", f"{theirs / ours:.2f}x", f"{least:.2f}x")
+                add(shape, sparsity, count, *words)
 
 
 if __name__ == "__main__":

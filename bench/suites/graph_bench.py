@@ -5,7 +5,7 @@ prints a line for each pair of widths: times on one thread, on two, and of both 
 in turn, in one process. numpy and scipy multiply on one thread, as "one" does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -15,17 +15,19 @@ import onnx_ir
 import onnxruntime
 import typer
 from numpy.typing import NDArray
-from rich.table import Table
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 import redpebble
 
 from ...models.graph_network import SLOPE, GraphNetwork
-from ...tools.console.console import console
 from ...verification.measuring import Budget, Call, interleave
+from ..results.page_tables import PageTable, Write, ratio_text
 
 WIDTHS: Final = "16:16,128:16,16:128,128:128,64:256"
+GRAPHS: Final = PageTable("graph networks", ("layer", "ours ms", "onnxruntime", "scipy", "two threads", "better order"))
+"""Our speed over others', over ours on one thread, and over the better one of both orders of the products."""
+
 DEGREE: Final = 13.4
 SUMS_OF_CALL: Final = """g = Gather <axis = 0> (x, s) m = Mul (w, g) u = Unsqueeze (t, one) of = Shape (m)
     i = Expand (u, of) xs = Shape (x) z = ConstantOfShape (xs)
@@ -178,31 +180,32 @@ def main(
     of_call: Annotated[int, typer.Option(help="Features of sums over edges that are an input.")] = 64,
     *,
     without_onnxruntime: Annotated[bool, typer.Option(help="onnxruntime takes 8 bytes an edge and feature.")] = False,
+    write: Write = False,
 ) -> None:
     """Print a line for each pair of widths, fastest rounds in milliseconds."""
-    names = ("one", "two", "A (X W)", "(A X) W", "scipy A (X W)", "scipy (A X) W", "onnxruntime")
-    table = Table("F:G", *names, "x onnxruntime", "x scipy", "x threads", "x better order", box=None)
-    for word in widths.split(","):
-        inputs, outputs = (int(number) for number in word.split(":"))
-        calls = engines(GraphCase(nodes, inputs, outputs), with_onnxruntime=not without_onnxruntime)
-        times = _times(calls, seconds)
-        scipy = min(times["scipy A (X W)"], times["scipy (A X) W"])
-        ratios = (
-            times.get("onnxruntime", 0.0) / times["one"],
-            scipy / times["one"],
-            times["one"] / times["two"],
-            min(times["A (X W)"], times["(A X) W"]) / times["one"],
-        )
-        table.add_row(word, *(f"{times.get(name, 0.0):.2f}" for name in names), *(f"{ratio:.2f}" for ratio in ratios))
-    console.print(table)
-    for title, engines_of, word in (
-        ("attention F:G, 8 heads", attention_engines, attention),
-        ("edges as an input, F", call_engines, f"{of_call}:{of_call}" if of_call else ""),
-    ):
-        if word:
+    with GRAPHS.rows(write=write) as add:
+        for word in widths.split(","):
             inputs, outputs = (int(number) for number in word.split(":"))
-            calls = engines_of(GraphCase(nodes, inputs, outputs), with_onnxruntime=not without_onnxruntime)
-            console.print(_ratios(title, word, _times(calls, seconds)))
+            calls = engines(GraphCase(nodes, inputs, outputs), with_onnxruntime=not without_onnxruntime)
+            times = _times(calls, seconds)
+            better = min(times["A (X W)"], times["(A X) W"]) / times["one"]
+            add(*_cells(f"{inputs} -> {outputs}", times, ("scipy A (X W)", "scipy (A X) W")), f"{better:.2f}x")
+        for title, engines_of, word in (
+            ("attention, {} -> {}, 8 heads", attention_engines, attention),
+            ("edges as an input, {}", call_engines, f"{of_call}:{of_call}" if of_call else ""),
+        ):
+            if word:
+                inputs, outputs = (int(number) for number in word.split(":"))
+                calls = engines_of(GraphCase(nodes, inputs, outputs), with_onnxruntime=not without_onnxruntime)
+                peers = [name for name in calls if name not in ("one", "two", "onnxruntime")]
+                add(*_cells(title.format(inputs, outputs), _times(calls, seconds), peers), "")
+
+
+def _cells(case: str, times: Mapping[str, float], peers: Sequence[str]) -> tuple[str, ...]:
+    """Return our time, and how often it goes into onnxruntime's and into that of the fastest peer."""
+    others = times.get("onnxruntime", 0.0), min(times[name] for name in peers)
+    ratios = (ratio_text(other / times["one"]) if other else "" for other in others)
+    return case, f"{times['one']:.1f}", *ratios, ratio_text(times["one"] / times["two"])
 
 
 def _times(calls: Mapping[str, Call], seconds: float) -> dict[str, float]:
@@ -210,14 +213,6 @@ def _times(calls: Mapping[str, Call], seconds: float) -> dict[str, float]:
     with threadpool_limits(1, "blas"):
         timed = interleave(calls, Budget(seconds, 3))
     return {name: timing.min_us / 1000 for name, timing in timed.items()}
-
-
-def _ratios(title: str, word: str, times: Mapping[str, float]) -> Table:
-    """Return a table of milliseconds, and of how often the first of them goes into each."""
-    table = Table(title, *times, *(f"x {name}" for name in times), "x threads", box=None)
-    ratios = [time / times["one"] for time in times.values()] + [times["one"] / times["two"]]
-    table.add_row(word, *(f"{time:.2f}" for time in times.values()), *(f"{ratio:.2f}" for ratio in ratios))
-    return table
 
 
 if __name__ == "__main__":

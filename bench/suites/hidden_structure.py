@@ -7,13 +7,13 @@ run takes seconds. Rows come in and go out row-major for all engines. *Annealed*
 twenty seconds of annealing.
 """
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import typer
-from rich.console import Console
 
 from ...driver.compiler import native_code
 from ...options import Options
@@ -23,6 +23,7 @@ from ...tools.benching.engines.aligned import aligned
 from ...tools.benching.engines.peers import PEERS, Runner
 from ...tools.benching.errors import PeerError
 from ...verification.measuring import Budget, Call, interleave
+from ..results.page_tables import PageTable, Write
 from .hidden_networks import HIDDEN_NETWORKS, HiddenNetwork, onnx_model
 
 GIVEN_ORDER = ("pebble-reorder-neurons",)
@@ -46,7 +47,7 @@ ROUNDS = 2
 
 LEAST_THREADS, MOST_THREADS = 1, 2
 
-console = Console()
+HIDDEN: Final = PageTable("hidden structure", ("network", "batch"))
 
 
 class HiddenRow(NamedTuple):
@@ -102,7 +103,7 @@ def _peers(network: HiddenNetwork, setup: Setup) -> dict[tuple[str, int], Runner
         try:
             PEERS[name].check()
         except PeerError as error:
-            console.print(f"{name} is left out: {error}", highlight=False)
+            print(f"{name} is left out: {error}", file=sys.stderr)
             continue
         runs[name, threads] = PEERS[name].prepare(network.layers(), setup.batch, threads)
     return runs
@@ -123,21 +124,23 @@ def main(
     folder: Annotated[Path | None, typer.Option(help="Where native code is kept between runs.")] = None,
     engine: Annotated[list[str] | None, typer.Option(help="To set against depth first; all by themselves.")] = None,
     rounds: Annotated[int, typer.Option(help="Calls of each.")] = ROUNDS,
+    *,
+    write: Write = False,
 ) -> None:
     """Measure networks whose layers leave the cache."""
     unknown = [one for one in engine or () if one not in ENGINES]
     if unknown:
         raise typer.BadParameter(f"engine: expected one of {', '.join(ENGINES)}, got {unknown[0]!r}")
     setup = Setup(batch, ("depth first", *(engine or ENGINES)), rounds)
-    for network in HIDDEN_NETWORKS.values():
-        if name in ("", network.name):
-            artefacts = {one: _kept(network, one, folder) for one in SCHEDULES if one in setup.engines}
-            console.print(f"{network.name}, {network.width} wide, {network.depth} layers, batch {batch}")
-            for row in bench_hidden(network, artefacts, setup):
-                console.print(
-                    f"  {row.engine:15} {row.threads} threads {row.milliseconds:9.1f} ms {row.times_depth_first:6.1f}x",
-                    highlight=False,
+    with HIDDEN.rows(*(f"{one}, ms by threads" for one in setup.engines), write=write) as add:
+        for network in HIDDEN_NETWORKS.values():
+            if name in ("", network.name):
+                artefacts = {one: _kept(network, one, folder) for one in SCHEDULES if one in setup.engines}
+                rows = list(bench_hidden(network, artefacts, setup))
+                times = (
+                    " / ".join(f"{row.milliseconds:.0f}" for row in rows if row.engine == one) for one in setup.engines
                 )
+                add(f"{network.name}, {network.width} wide, {network.depth} layers", batch, *times)
 
 
 def _kept(network: HiddenNetwork, schedule: str, folder: Path | None) -> Artefact:

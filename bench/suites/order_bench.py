@@ -4,20 +4,23 @@
 s unless others are given): one thread, one seed, the time of this process alone.
 """
 
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from time import process_time
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
-from rich.table import Table
+import typer
 
 from ...sparse.neuron_graph import NeuronGraph, from_layers
 from ...theory.pebbling.bounds.bounds import instance_bound, lower_bound
 from ...theory.pebbling.machine import POLICIES, Policy
 from ...theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
-from ...tools.console.console import console
+from ..results.page_tables import PageTable, Write
+
+ORDERS: Final = PageTable(
+    "orders of connections", ("network", "policy", "seconds", "times W + N + S", "target", "no order below", "start")
+)
 
 
 @dataclass(frozen=True)
@@ -62,22 +65,22 @@ def search(case: OrderCase, policy: Policy, seconds: float) -> FoundOrder:
     return search_order(case.network(), request, np.random.default_rng(1))
 
 
-def main(budgets: Sequence[float]) -> None:
+def main(
+    budgets: Annotated[str, typer.Argument(help="Seconds of each search.")] = "5,60", *, write: Write = False
+) -> None:
     """Print a line for each case, policy and budget."""
-    table = Table("network", "policy", "seconds", "times W + N + S", "target", "no order below", "start", box=None)
-    for case in CASES:
-        network = case.network()
-        least = lower_bound(network).total
-        bound = instance_bound(network, case.memory).total / least
-        for policy in POLICIES:
+    with ORDERS.rows(write=write) as add:
+        for case, policy in product(CASES, POLICIES):
+            network = case.network()
+            least = lower_bound(network).total
+            bound = instance_bound(network, case.memory).total / least
             search_order(network, SearchRequest(case.memory, policy, proposals=1), np.random.default_rng(0))  # compiles
-            for seconds in budgets:
+            for seconds in map(float, budgets.split(",")):
                 found = search(case, policy, seconds)
                 target = TARGETS.get((case.name, policy, seconds))
                 words = (f"{found.counts.total / least:.4f}", f"{target:.3f}" if target else "", f"{bound:.4f}")
-                table.add_row(case.name, policy, f"{seconds:g}", *words, found.start)
-    console.print(table)
+                add(case.name, policy, f"{seconds:g}", *words, found.start)
 
 
 if __name__ == "__main__":
-    main([float(word) for word in sys.argv[1].split(",")] if len(sys.argv) > 1 else (5.0, 60.0))
+    typer.run(main)

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Annotated, Final
 
-from rich.table import Table
+import typer
 from xdsl.dialects.builtin import ModuleOp
 
 from ...distributed.plans.cluster import SHARED_MEMORY, Machine
@@ -25,7 +25,11 @@ from ...distributed.write_parts import PartsRequest, write_parts
 from ...models import zoo
 from ...pipeline import build
 from ...tools.console.console import console
+from ..results.page_tables import PageTable, Write
 
+PLANS: Final = PageTable(
+    "parts on ranks", ("network, samples", "plan", "ranks", "predicted ms", "measured ms", "ratio", "speedup")
+)
 MPIEXEC: Final = Path(sys.executable).with_name("mpiexec")
 RANKS: Final = (1, 2, 4)
 
@@ -80,27 +84,24 @@ def ranks_say(ranks: int, *arguments: str) -> dict[str, float]:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def table_of(case: PartsCase, measured: Iterator[Measured]) -> Table:
-    """Return a line for each plan and number of ranks; the first one is the whole network on one rank."""
-    table = Table(
-        "plan", "ranks", "predicted ms", "measured ms", "ratio", "speedup", title=f"{case.spec}, {case.samples}"
-    )
+def cells_of(measured: Iterator[Measured]) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each plan and number of ranks; the first one is the whole network on one rank."""
     whole = 0.0
     for one in measured:
         whole = whole or one.measured
         numbers = (one.predicted, one.measured, one.predicted / one.measured, whole / one.measured)
-        table.add_row(one.kind, str(one.ranks), *(f"{number:.2f}" for number in numbers))
-    return table
+        yield one.kind, str(one.ranks), *(f"{number:.2f}" for number in numbers)
 
 
-def main() -> None:
-    """Print a table for each case."""
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
+def main(seconds: Annotated[float, typer.Argument(help="Time of each plan.")] = 1.0, *, write: Write = False) -> None:
+    """Print a line for each network, plan and number of ranks."""
     found = ranks_say(2)
     console.print(f"MPI: {found['latency'] * 1e6:.1f} us and {found['bandwidth'] / 1e9:.1f} GB/s between two ranks")
-    for case in CASES:
-        console.print(table_of(case, measure(case, SHARED_MEMORY, seconds)))
+    with PLANS.rows(write=write) as add:
+        for case in CASES:
+            for cells in cells_of(measure(case, SHARED_MEMORY, seconds)):
+                add(f"{case.spec}, {case.samples}", *cells)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

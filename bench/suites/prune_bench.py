@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import numpy as np
 import onnx_ir
@@ -29,10 +29,12 @@ from ...pruning.prune import pruned
 from ...pruning.report import PruneReport
 from ...pruning.runs.timing import feeds_with_rows
 from ...pruning.solving.methods import METHODS
-from ...tools.console.console import console
 from ...verification.feeds import arrays_of
 from ...verification.measuring import Budget, Call, interleave
 from ...verification.oracle import Oracle, session_options
+from ..results.page_tables import PageTable, Write
+
+METHODS_TABLE: Final = PageTable("methods of pruning", ("goal", "left", "quality", "us", "dense/us", "predicted/us"))
 
 Feeds = Mapping[str, NDArray[np.generic]]
 
@@ -66,20 +68,19 @@ def results(case: PruneCase, densities: list[float], speedups: list[float]) -> I
         yield name, found.report, partial(session.run, case.feeds())
 
 
-def lines(case: PruneCase, densities: list[float], speedups: list[float], budget: Budget) -> Iterator[str]:
-    """Yield the table; `predicted` is what was predicted before layers were solved over what is measured now."""
-    yield f"{'':26} density  quality      us  dense/us  predicted/us"
+def cells(case: PruneCase, densities: list[float], speedups: list[float], budget: Budget) -> Iterator[tuple[str, ...]]:
+    """Yield the rows; `predicted` is what was predicted before layers were solved over what is measured now."""
     reports: dict[str, PruneReport] = {}
     calls: dict[str, Call] = {"dense": partial(Oracle(case.model).run, case.feeds())}
     for name, report, call in results(case, densities, speedups):
         reports[name], calls[name] = report, call
     found = interleave(calls, budget)
     dense = found["dense"].min_us
-    yield f"{'dense':26} {1:7.3f}  {1:7.4f}  {dense:6.0f}"
+    yield "dense", "1", "1", f"{dense:.0f}", "", ""
     for name, report in reports.items():
         us = found[name].min_us
-        predicted = "" if report.predicted_us is None else f"{report.predicted_us / us:12.2f}"
-        yield f"{name:26} {report.density:7.3f}  {report.quality:7.4f}  {us:6.0f}  {dense / us:7.2f}x{predicted}"
+        predicted = "" if report.predicted_us is None else f"{report.predicted_us / us:.2f}"
+        yield name, f"{report.density:.3f}", f"{report.quality:.4f}", f"{us:.0f}", f"{dense / us:.2f}x", predicted
 
 
 def main(
@@ -89,6 +90,8 @@ def main(
     densities: str = "0.3,0.1",
     speedups: str = "2,3",
     seconds: float = 6.0,
+    *,
+    write: Write = False,
 ) -> None:
     """Prune by every method to equal densities, and for speedups."""
     if model is None or data is None:
@@ -97,8 +100,10 @@ def main(
     else:
         case = PruneCase(read_model(model), arrays_of(data), rows)
     numbers = [[float(one) for one in text.split(",") if one] for text in (densities, speedups)]
-    for line in lines(case, numbers[0], numbers[1], Budget(seconds, least_rounds=5, clock=time.thread_time)):
-        console.print(line, highlight=False, soft_wrap=True)
+    budget = Budget(seconds, least_rounds=5, clock=time.thread_time)
+    with METHODS_TABLE.rows(write=write) as add:
+        for row in cells(case, numbers[0], numbers[1], budget):
+            add(*row)
 
 
 if __name__ == "__main__":

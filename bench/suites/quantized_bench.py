@@ -26,9 +26,9 @@ from onnx import TensorProto, helper, numpy_helper
 import redpebble
 
 from ...runtime.memory import FLOAT32
-from ...tools.console.console import console
 from ...verification.measuring import Budget, Call, interleave
 from ..bound_onnxruntime import bound_onnxruntime, bound_session
+from ..results.page_tables import PageTable, PrintedRows, Write, mean_cells
 
 Array = NDArray[np.generic]
 
@@ -36,6 +36,11 @@ ZERO, SCALE, STEP = 128, np.float32(0.02), np.float32(0.01)
 """Zero and scale of inputs, and the scale of weights."""
 
 OURS, SAME, SESSION = "ours", "same layer", "session"
+
+HEADS: Final = ("fastest int8", SAME, "fp32")
+
+LAYERS: Final = PageTable("layers of eight bits", ("rows",))
+"""Geometric means over shapes of our speed over each of `HEADS`."""
 
 
 Arrays = dict[str, Array]
@@ -221,10 +226,12 @@ def main(
     operator: Annotated[bool, typer.Option(help="Ours from a QLinearMatMul, which is the one beside it.")] = False,
     session: Annotated[bool, typer.Option(help="Time our calls in a session, too, over the fastest int8.")] = False,
     thread_time: Annotated[bool, typer.Option(help="Count the time of the thread on its core.")] = False,
+    write: Write = False,
 ) -> None:
-    """Print a table of ratios, and their geometric means over the shapes."""
-    heads = ["fastest int8", "same layer", "fp32", *(["session"] if session else [])]
-    console.print(f"| layer | sparsity | rows | us | GOP/s | {' | '.join(heads)} |\n" + "|---" * (5 + len(heads)) + "|")
+    """Print a table of ratios, and one of their geometric means over the shapes, which the page has."""
+    if write and (structure != "free" or signed or sparseml or operator or session):
+        raise typer.BadParameter("--write: expected layers of single weights and unsigned codes, got others")
+    single = PrintedRows("layer", "zeros", "rows", "us", "GOP/s", *HEADS, *(["session"] if session else []))
     kind, _, count = structure.partition(":")
     tile = {"free": (1, 1), "rows": (1, int(count or 1)), "blocks": (int(count or 1), 1)}[kind]
     budget = Budget(seconds, clock=time.thread_time if thread_time else time.perf_counter)
@@ -236,28 +243,11 @@ def main(
             layer = QuantizedLayer(inputs, outputs, float(sparsity), tile, Ends(floats, signed))
             for row in rows(layer, [int(batch) for batch in batches.split(",")], form, budget, session=session):
                 measured.append(row)
-                words = [f"{row.us:.1f}", f"{row.giga:.0f}", *(f"{ratio:.2f}x" for ratio in row.ratios)]
-                line = f"| {shape} | {sparsity} | {row.batch} | {' | '.join(words)} |"
-                console.print(line, highlight=False, soft_wrap=True)
-    _print_means(measured)
-
-
-def _print_means(measured: Sequence[Row]) -> None:
-    """Print the means over all shapes: a row a batch, a column a sparsity."""
-    sparsities, batches = (
-        dict.fromkeys(values) for values in zip(*((r.sparsity, r.batch) for r in measured), strict=True)
-    )
-    console.print(
-        f"\n| rows | {' | '.join(f'{sparsity:g}' for sparsity in sparsities)} |\n"
-        + "|---" * (1 + len(sparsities))
-        + "|"
-    )
-    for batch in batches:
-        cells: list[str] = []
-        for sparsity in sparsities:
-            ratios = np.array([row.ratios for row in measured if (row.sparsity, row.batch) == (sparsity, batch)])
-            cells.append(" / ".join(f"{mean:.1f}x" for mean in np.exp(np.log(ratios).mean(axis=0))))
-        console.print(f"| {batch} | {' | '.join(cells)} |", highlight=False, soft_wrap=True)
+                ratios = [f"{ratio:.2f}x" for ratio in row.ratios]
+                single.add(shape, sparsity, row.batch, f"{row.us:.1f}", f"{row.giga:.0f}", *ratios)
+    with LAYERS.rows(*sparsities.split(","), write=write) as add:
+        for batch, cells in mean_cells((row.batch, row.sparsity, row.ratios) for row in measured).items():
+            add(batch, *cells.values())
 
 
 if __name__ == "__main__":

@@ -32,9 +32,9 @@ from ...tools.benching.machine import describe_machine
 from ...tools.benching.results import is_disturbed
 from ...tools.console.console import console
 from ...verification.measuring import Budget, interleave
+from ..results.page_tables import PageTable
 from ..results.picture_themes import svg_of
 from ..results.plots import STYLE
-from ..results.target_table import with_table
 
 README: Final = Path("README.md")
 INDEX: Final = Path("docs/index.md")
@@ -96,6 +96,11 @@ KINDS: Final = (
 """A network of each kind beside those of the table, small ones."""
 
 PUBLISHED_TOO: Final = "published"
+
+RESULTS: Final = PageTable("results", ("network",), INDEX, of_machine=False)
+SHORT_RESULTS: Final = PageTable("results", ("network",), README, of_machine=False)
+FURTHER: Final = PageTable("published networks", ("network",))
+"""What `published` measures has a table for each machine; those of users have one, of the machine measured last."""
 
 
 def networks_of(names: Sequence[str]) -> list[RealNetwork]:
@@ -289,7 +294,9 @@ def main(
     rows = by_ratio(rows)
     lines = table(rows, _where(machine))
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
-    if write:
+    if write and PUBLISHED_TOO in (names or []):
+        FURTHER.write(table(rows, _where(machine), times=False))
+    elif write:
         publish(rows, _where(machine))
 
 
@@ -301,9 +308,8 @@ def by_ratio(rows: Sequence[Measured]) -> list[Measured]:
 
 def publish(rows: Sequence[Measured], where: str) -> None:
     """Put the table into the pages, and draw the picture."""
-    short = [row for row in rows if row.title in IN_README]
-    for page, lines in ((README, table(short, where, times=False)), (INDEX, table(rows, where))):
-        write_text(page, with_table(page.read_text(encoding="utf-8"), "results", lines))
+    SHORT_RESULTS.write(table([row for row in rows if row.title in IN_README], where, times=False))
+    RESULTS.write(table(rows, where))
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE):
         write_text(PICTURE, svg_of(picture(rows)))

@@ -7,6 +7,7 @@ streaming.
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
@@ -15,17 +16,17 @@ import onnxruntime
 import typer
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from rich.console import Console
 
 import redpebble
 
 from ...tools.benching.engines.aligned import aligned
 from ...verification.measuring import Budget, Call, interleave
+from ..results.page_tables import PageTable, Write
 
 GATES: Final = {"LSTM": 4, "GRU": 3}
 STATES: Final = {"LSTM": ("h", "c"), "GRU": ("h",)}
 
-console = Console()
+RECURRENCES: Final = PageTable("recurrences", ("operator, state", "batch"))
 
 
 class Recurrence(NamedTuple):
@@ -106,15 +107,24 @@ def main(
     sparsities: Annotated[str, typer.Option(help="Shares of zeros.")] = "0.7,0.8,0.9",
     batches: str = "1,8",
     steps: Annotated[int, typer.Option(help="Steps of a call.")] = 100,
+    *,
+    write: Write = False,
 ) -> None:
-    """Print a line for each recurrence and batch."""
-    for operator in operators.split(","):
-        for hidden in map(int, sizes.split(",")):
-            for sparsity in map(float, sparsities.split(",")):
-                recurrence = Recurrence(operator, hidden, sparsity)
-                for row in bench_recurrence(recurrence, [int(batch) for batch in batches.split(",")], steps):
-                    times = f"{row.runtime_us:.0f} -> {row.ours_us:.0f} us, {row.runtime_us / row.ours_us:.2f}x"
-                    console.print(f"{operator} {hidden}, {100 * sparsity:.0f} % zeros, batch {row.batch}: {times}")
+    """Print a row for each recurrence and batch, a column for each share of zeros."""
+    shares = sparsities.split(",")
+    with RECURRENCES.rows(*shares, f"us at {shares[-1]}", write=write) as add:
+        for operator, hidden in product(operators.split(","), map(int, sizes.split(","))):
+            found = [
+                list(bench_recurrence(Recurrence(operator, hidden, float(share)), _numbers(batches), steps))
+                for share in shares
+            ]
+            for rows in zip(*found, strict=True):
+                last, ratios = rows[-1], (f"{row.runtime_us / row.ours_us:.1f}x" for row in rows)
+                add(f"{operator} {hidden}", last.batch, *ratios, f"{last.runtime_us:.0f} -> {last.ours_us:.0f}")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(one) for one in text.split(",")]
 
 
 if __name__ == "__main__":

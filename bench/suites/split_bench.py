@@ -1,7 +1,7 @@
 """Hidden blocks in onnxruntime: what `redpebble.optimize` writes for the target `portable`, against the model before.
 
-Run `python -m redpebble.bench.suites.split_bench [WIDTH] [--blocks 4,8,16,64] [--threads 1]`: four layers of so many
-blocks, the neurons of every level shuffled, inputs and outputs included.
+Run `python -m redpebble.bench.suites.split_bench [WIDTH,...] [--blocks 4,8,16,64] [--threads 1]`: four layers of so
+many blocks, the neurons of every level shuffled, inputs and outputs included.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,6 @@ from typing import Annotated, Final, NamedTuple
 import numpy as np
 import onnx_ir as ir
 import typer
-from rich.console import Console
 
 import redpebble
 
@@ -20,6 +19,7 @@ from ...tools.benching.engines.aligned import aligned
 from ...tools.benching.engines.engines import Onnxruntime
 from ...verification.measuring import Budget, Call, interleave
 from ...verification.oracle import Oracle
+from ..results.page_tables import PageTable, Write
 from .hidden_networks import HiddenNetwork, blocks
 
 DEPTH: Final = 4
@@ -27,7 +27,7 @@ BATCHES: Final = (1, 32, 512)
 SECONDS: Final = 2.0
 """Timings of the networks of one batch, in turn."""
 
-console = Console()
+SPLITS: Final = PageTable("unconnected parts", ("width", "rows", "original us"))
 
 
 class SplitRow(NamedTuple):
@@ -70,14 +70,21 @@ def bench_splits(width: int, counts: Sequence[int], threads: int) -> Iterator[Sp
 
 
 def main(
-    width: Annotated[int, typer.Argument(help="Neurons of each level.")] = 1024,
+    widths: Annotated[str, typer.Argument(help="Neurons of each level.")] = "1024",
     counts: Annotated[str, typer.Option("--blocks", help="Numbers of blocks.")] = "4,8,16,64",
     threads: int = 1,
+    *,
+    write: Write = False,
 ) -> None:
-    """Print a line for each batch and number of blocks."""
-    for row in bench_splits(width, [int(count) for count in counts.split(",")], threads):
-        times = f"{row.before_us:.0f} -> {row.after_us:.0f} us"
-        console.print(f"M = {row.batch}, {row.blocks} blocks: {times}, {row.before_us / row.after_us:.1f}x")
+    """Print a row for each width and batch, a column for each number of blocks."""
+    blocks = [int(count) for count in counts.split(",")]
+    with SPLITS.rows(*(f"{count} blocks" for count in blocks), write=write) as add:
+        for width in map(int, widths.split(",")):
+            rows = list(bench_splits(width, blocks, threads))
+            for batch in BATCHES:
+                own = [row for row in rows if row.batch == batch]
+                ratios = (f"{row.before_us / row.after_us:.1f}x" for row in own)
+                add(width, batch, f"{own[0].before_us:.0f}", *ratios)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ rows, in native loops, beside a loop of multiply-adds from memory that rows by t
 is row-major in and out; onnxruntime computes all zeros.
 """
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -33,13 +34,17 @@ from ...tools.benching.engines.chain import csr_of
 from ...tools.benching.engines.mkl import MklMatrix
 from ...tools.benching.errors import PeerError
 from ...tools.benching.layer_cases import RandomLayer
-from ...tools.console.console import console
 from ...verification.measuring import Budget, Call, Timing, interleave
 from ...verification.oracle import Oracle
 from ..ceilings import NativeLoops
 from ..kernel_call import OurKernel
+from ..results.page_tables import PageTable, Write
 
 Floats = NDArray[np.float32]
+
+LAYERS: Final = PageTable(
+    "planted structure", ("case", "kernel", "kernel GF", "ports", "MKL", "call over onnxruntime", "looked at ms")
+)
 
 SHARING_ROWS: Final = 8
 """Outputs that have a part of their inputs in common."""
@@ -163,7 +168,7 @@ def _kernel_timings(kernel: OurKernel, x: Floats, budget: Budget) -> Iterator[tu
         source, target = aligned(x), aligned_zeros(kernel.shape[1], x.shape[1])
         repeated["mkl"] = lambda repeats: lambda: matrix.multiply(source, target, repeats)
     except PeerError as error:
-        console.print(f"mkl is left out: {error}", highlight=False)
+        print(f"mkl is left out: {error}", file=sys.stderr)
     once = {name: interleave({name: call(1)}, Budget(0.0, least_rounds=2))[name] for name, call in repeated.items()}
     counts = {name: max(1, round(1e6 * KERNEL_SECONDS / timing.min_us)) for name, timing in once.items()}
     calls = {name: call(counts[name]) for name, call in repeated.items()}
@@ -188,20 +193,20 @@ def main(
     name: Annotated[str, typer.Argument(help="Part of the names of the cases.")] = "",
     batch: Annotated[int, typer.Option(help="Rows.")] = 128,
     seconds: Annotated[float, typer.Option(help="Measuring time for kernels and for calls of each case.")] = 1.0,
+    *,
+    write: Write = False,
 ) -> None:
     """Measure layers with planted structure."""
-    for case in [case for case in CASES if name in case]:
-        measured = bench_structure(case, neurons, batch, Budget(seconds, least_rounds=3))
-        times = measured.timings
-        gflops = [f"{one} {measured.gflops(one, batch):.0f}" for one in ("kernel", "ports", "mkl") if one in times]
-        ours, theirs = times["call"].median_us, times["onnxruntime"].median_us
-        whole = f"call {ours:.0f} us, onnxruntime {theirs:.0f} us, {theirs / ours:.2f}x"
-        line = (
-            f"{case}: {measured.family}, {', '.join(gflops)} GF; {whole}; looked at in {measured.milliseconds:.1f} ms"
-        )
-        console.print(line, highlight=False, soft_wrap=True)
-        for sentence in measured.found:
-            console.print(f"  {sentence}", highlight=False, soft_wrap=True)
+    with LAYERS.rows(write=write) as add:
+        for case in [case for case in CASES if name in case]:
+            measured = bench_structure(case, neurons, batch, Budget(seconds, least_rounds=3))
+            times = measured.timings
+            engines = ("kernel", "ports", "mkl")
+            gflops = (f"{measured.gflops(one, batch):.0f}" if one in times else "" for one in engines)
+            ratio = f"{times['onnxruntime'].median_us / times['call'].median_us:.2f}x"
+            add(case, measured.family, *gflops, ratio, f"{measured.milliseconds:.0f}")
+            for sentence in measured.found:
+                print(f"{case}: {sentence}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.Model
         ValueError: there is none of this name.
     """
     model, rng = stored_graph(name), np.random.default_rng(seed)
-    pruned = {*_linear_weights(model.graph), *_convolution_weights(model.graph), *_recurrent_weights(model.graph)}
+    pruned = pruned_names(model.graph)
     for tensor in model.graph.initializer:
         if not _is_hollow(tensor):
             continue
@@ -61,6 +61,11 @@ def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.Model
             array *= magnitude_mask(array, sparsity)
         tensor.raw_data = array.tobytes()
     return model
+
+
+def pruned_names(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of the weights that lose some: of linear layers, recurrences and convolutions."""
+    return {*_linear_weights(graph), *_convolution_weights(graph), *_recurrent_weights(graph)}
 
 
 def hollow(model: onnx.ModelProto) -> onnx.ModelProto:

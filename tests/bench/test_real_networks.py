@@ -42,14 +42,14 @@ def test_kinds_of_networks_are_measured_with_the_published_ones() -> None:
 
 
 def test_pages_and_picture_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pages, picture = {"README": tmp_path / "a.md", "INDEX": tmp_path / "b.md"}, tmp_path / "pictures" / "bars.svg"
-    for name, page in pages.items():
+    pages, picture = [tmp_path / "a.md", tmp_path / "b.md"], tmp_path / "pictures" / "bars.svg"
+    for name, page in zip(("SHORT_RESULTS", "RESULTS"), pages, strict=True):
         page.write_text("before\n<!-- results: begin -->\nold\n<!-- results: end -->\nafter\n")
-        monkeypatch.setattr(real_networks, name, page)
+        monkeypatch.setattr(real_networks, name, replace(getattr(real_networks, name), page=page))
     monkeypatch.setattr(real_networks, "PICTURE", picture)
     monkeypatch.setattr(real_networks, "IN_README", frozenset(["fast"]))
     publish(ROWS, WHERE)
-    short, whole = (page.read_text() for page in pages.values())
+    short, whole = (page.read_text() for page in pages)
     assert "old" not in short + whole
     assert "| fast | **4.0x** * | **4.0x** * | 4.0 → 1.0 |" in short
     assert "slow" not in short

@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 import pytest
 
 from redpebble.bench.results import plots
-from redpebble.bench.results.target_table import target_lines, with_table, zoo_lines
+from redpebble.bench.results.page_tables import with_table
+from redpebble.bench.results.target_table import target_lines, zoo_lines
 from redpebble.bench.results.targets import Check, Target, all_checks, show
 from redpebble.tools.benching.results import BOUND, BOUND_BASELINE, CEILING, Result, Row, with_minima
 

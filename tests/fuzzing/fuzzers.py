@@ -17,6 +17,7 @@ from tests.fuzzing import (
     random_recurrences,
     random_training,
     sessions,
+    wrong_nodes,
 )
 
 FUZZERS = (
@@ -38,6 +39,7 @@ FUZZERS = (
     networks_in_use.TUNING,
     damaged_parts.PARTS,
     free_sizes.FREE_SIZES,
+    wrong_nodes.WRONG_NODES,
     sessions.NODES,
     sessions.PROVIDER,
     sessions.CONTEXTS,

@@ -121,6 +121,24 @@ def test_a_fault_behind_a_right_output_is_found(model: Path, tmp_path: Path) -> 
     assert (found.node.op_type, [node.op_type for node in found.nodes]) == ("Softplus", ["Softplus"])
 
 
+def test_a_fault_that_large_values_hide_for_some_nodes_is_found_where_it_is(tmp_path: Path) -> None:
+    text = """<ir_version: 10, opset_import: ["": 20]>
+    graph (float[n, 8] x) => (float[n, 8] y) <
+        float[8] fill = {-3e38, -3e38, -3e38, -3e38, -3e38, -3e38, 0, 0}, bool[8] kept = {0, 0, 0, 0, 0, 0, 1, 1}
+    > {
+        a = Sigmoid(x)
+        b = Where(kept, a, fill)
+        c = Relu(b)
+        y = Softmax(b)
+        z = Tanh(c)
+    }
+    """
+    (tmp_path / "m.onnx").write_bytes(parse_model(text).SerializeToString())
+    found = bisect(tmp_path / "m.onnx", PLAN, wrong_in(sigmoid_is_tanh), tmp_path / "least.onnx")
+    assert found is not None
+    assert (found.node.op_type, [node.op_type for node in found.nodes]) == ("Sigmoid", ["Sigmoid"])
+
+
 def test_a_model_that_agrees_has_no_such_node(model: Path, tmp_path: Path) -> None:
     assert bisect(model, PLAN, wrong_in(lambda _: None), tmp_path / "least.onnx") is None
     assert not (tmp_path / "least.onnx").exists()

@@ -76,8 +76,7 @@ def bisect(path: Path, plan: CheckPlan, making: Making, target: Path) -> Bisecti
         output = next(value for value in model.graph.outputs if value.name == name).producer()
         if output is None or output not in cuts.nodes:
             return None
-        first = _first_node(cuts, output)
-        least = _least(cuts, first)
+        first, least = _found(cuts, output)
         cuts.write(least, first, target)
     return Bisection(first, least, target, target.with_suffix(".npz"))
 
@@ -201,6 +200,20 @@ class _Cuts:
             value.shape = onnx_ir.Shape(array.shape)
         elif value.shape is None:
             value.shape = onnx_ir.Shape(sizes)
+
+
+def _found(cuts: _Cuts, end: onnx_ir.Node) -> tuple[onnx_ir.Node, list[onnx_ir.Node]]:
+    """Return the first node that differs, and the fewest nodes that still do.
+
+    A fault may be hidden on its way, by large values beside it, and be seen again: such a node is right by itself.
+    """
+    while True:
+        first = _first_node(cuts, end)
+        least = _least(cuts, first)
+        earlier = [node for node in least[:-1] if cuts.differs(cuts.before(node), node)]
+        if not earlier:
+            return first, least
+        end = earlier[0]
 
 
 def _first_node(cuts: _Cuts, end: onnx_ir.Node) -> onnx_ir.Node:
