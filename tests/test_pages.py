@@ -178,6 +178,15 @@ def test_a_language_model_generates_as_the_page_says(folder: Path, monkeypatch: 
     assert (folder / "OUT_FOLDER" / "model.so").exists()
 
 
+def test_lists_and_tables_do_not_begin_within_a_paragraph() -> None:
+    """The site would show their marks: a list or a table behind a line of text, or behind code, is a paragraph."""
+    begins, goes_on = re.compile(r"(?:- |\d+\. |\|)"), re.compile(r"\s*(?:- |\d+\. |\||#|<!--|$)|\s{2}")
+    for page in PAGES:
+        text = re.sub(r"^( *)```.*?^\1```$", "```", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for before, line in pairwise(text.splitlines()):
+            assert not begins.match(line) or goes_on.match(before), f"{page.name}: {line}"
+
+
 def test_links_lead_to_files() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):

@@ -1,5 +1,6 @@
 """Libraries that make sessions themselves take the provider by its name, each as its page says."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -300,8 +301,52 @@ def test_a_library_runs_our_code_by_the_name_of_the_provider(libraries: tuple[Pa
     subprocess.run([python, "-c", USE + RECIPES[library], encoder], cwd=encoder, check=True)
 
 
+SETUPS = {
+    "In other libraries": "",
+    "sentence-transformers": "",
+    "optimum": "",
+    "fastembed": "",
+    "rembg": REMBG.replace("own.onnx", "MODEL.onnx"),
+    "GLiNER": GLINER.partition("def encoder")[0] + "folder = str(place)",
+    "scikit-learn and LightGBM": SKLEARN.partition("def encoder")[0],
+}
+"""What blocks of docs/libraries.md find, by the titles of their sections."""
+
+UNNAMED = "Libraries that hide the choice"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("section", SETUPS)
+def test_the_code_of_the_page_runs(libraries: tuple[Path, Path], section: str) -> None:
+    """Where it stands, behind the block that registers the provider, beside a model.onnx."""
+    python, encoder = libraries
+    blocks = code_of_the_page()
+    code = "".join(blocks[title] for title in dict.fromkeys(["In other libraries", section]))
+    program = f"""{USE.partition("def compare")[0]}
+{SETUPS[section]}
+exec({code!r}.replace("FOLDER", folder))
+assert sessions[-1] == ours, sessions
+assert taken()
+"""
+    subprocess.run([python, "-c", program, encoder], cwd=encoder / "onnx", check=True)
+
+
+def code_of_the_page() -> dict[str, str]:
+    """The code that runs, by the titles of the sections of docs/libraries.md."""
+    page = (ROOT / "docs" / "libraries.md").read_text(encoding="utf-8")
+    fence = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    sections = (section.partition("\n") for section in re.split(r"^#+ ", page, flags=re.MULTILINE)[1:])
+    return {title: "".join(fence.findall(text)) for title, _, text in sections}
+
+
+def test_each_block_of_the_page_is_run() -> None:
+    assert {title for title, code in code_of_the_page().items() if code} == {*SETUPS, UNNAMED}
+
+
 @pytest.mark.slow
 def test_a_program_that_leaves_the_choice_to_its_library_runs_our_code(libraries: tuple[Path, Path]) -> None:
     python, encoder = libraries
     (encoder / "program.py").write_text(USE + REMBG + REMBG_UNNAMED)
     subprocess.run([python, "-m", "redpebble.onnxruntime", "program.py", encoder], cwd=encoder, check=True)
+    code = code_of_the_page()[UNNAMED]
+    subprocess.run([python, "-c", USE + code + REMBG + REMBG_UNNAMED, encoder], cwd=encoder, check=True)
