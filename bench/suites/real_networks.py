@@ -100,7 +100,7 @@ PUBLISHED_TOO: Final = "published"
 RESULTS: Final = PageTable("results", ("network",), INDEX, of_machine=False)
 SHORT_RESULTS: Final = PageTable("results", ("network",), README, of_machine=False)
 FURTHER: Final = PageTable("published networks", ("network",))
-"""What `published` measures has a table for each machine; those of users have one, of the machine measured last."""
+"""The table of `published` is kept for each machine; those of users have one, of the machine measured last."""
 
 
 def networks_of(names: Sequence[str]) -> list[RealNetwork]:
