@@ -17,7 +17,7 @@ from ...dialect.ops.constants import ConstantOp, constant_array
 from ...dialect.ops.layers import LinearOp
 from ...dialect.tensors import f32_tensor, shape_of
 from ..analysis.finiteness import is_partial
-from ..analysis.weights import Indices, Mask, finite_inputs, finite_outputs, inputs_at
+from ..analysis.weights import Indices, Mask, finite_inputs, finite_outputs, has_outgoing, inputs_at
 from .parameters import place_constant
 from .units import Layer, Units, constants_of_layer
 
@@ -74,19 +74,33 @@ class AttentionHeads:
 
 def heads_of(op: AttentionOp) -> AttentionHeads | None:
     """Return the heads of an attention, or None where something else relies on them or parameters are no constants."""
-    makers = [_maker(value) for value in (op.q, op.k, op.v)]
-    readers = [
-        Layer(use.operation)
-        for use in op.result.uses
-        if isinstance(use.operation, LinearOp) and use.index == 0 and Layer(use.operation).is_known
-    ]
-    if None in makers or not readers or len(readers) < len([*op.result.uses]):
+    makers, readers = [_maker(value) for value in (op.q, op.k, op.v)], readers_of(op)
+    if None in makers or not readers:
         return None
     if len({cast("Layer", one).op for one in makers}) < len(makers):
         return None
     if op.mask is not None and shape_of(op.mask)[1] != 1 and constant_array(op.mask) is None:
         return None
     return AttentionHeads(op, cast("tuple[Layer, Layer, Layer]", tuple(makers)), tuple(readers))
+
+
+def readers_of(op: AttentionOp) -> list[Layer]:
+    """Return the layers that read the results; none where something else does, too, or parameters are no constants."""
+    readers = [
+        Layer(use.operation)
+        for use in op.result.uses
+        if isinstance(use.operation, LinearOp) and use.index == 0 and Layer(use.operation).is_known
+    ]
+    return readers if len(readers) == len([*op.result.uses]) else []
+
+
+def unread_heads(op: AttentionOp) -> Mask:
+    """Return for each head of the keys whether no connection of any layer reads its results, [heads]."""
+    readers, count = readers_of(op), op.head_counts.keys
+    if not readers:
+        return np.zeros(count, dtype=np.bool_)
+    read = np.logical_or.reduce([has_outgoing(reader.weight) for reader in readers])
+    return np.asarray(~read.reshape(count, -1).any(axis=1))
 
 
 def _maker(value: SSAValue) -> Layer | None:

@@ -15,7 +15,8 @@ leave other units dead, so this is repeated until nothing changes. At least one 
 touches NaN or inf stays, and so do the model's inputs.
 
 Heads of attentions are units as well, keys and values with all queries that read them. One is dropped where no
-connection of any layer reads its results, or where its values are zeros; at least one stays. A layer that finds the
+connection of any layer reads its results, or where its values are zeros; at least one stays. One layer that makes
+queries, keys and values is taken apart where a head is unread: see `rewriting/joint_layers.py`. A layer that finds the
 step of its codes at each call reads the range of all units: there those alone go that hold zeros.
 """
 
@@ -32,7 +33,8 @@ from xdsl.passes import ModulePass
 from ...dialect.ops.attention import AttentionOp
 from ..analysis.weights import has_incoming, has_outgoing
 from ..rewriting.erase_unused import erase_unused
-from ..rewriting.heads import heads_of
+from ..rewriting.heads import heads_of, unread_heads
+from ..rewriting.joint_layers import take_apart
 from ..rewriting.units import Layer, layers_with_units, units_of
 
 
@@ -43,9 +45,13 @@ class DropDeadUnits(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        attentions = [one for one in op.walk() if isinstance(one, AttentionOp)]
+        for attention in attentions:
+            if unread_heads(attention).any():
+                take_apart(attention)
         layers = layers_with_units(op)
         known = {layer.op for layer in layers}
-        for attention in [one for one in op.walk() if isinstance(one, AttentionOp)]:
+        for attention in attentions:
             drop_dead_heads(attention, known)
         # units without readers die from the last layer to the first, constants the other way round: each sweep in its
         # direction finishes a chain of layers; one that drops nothing is the last
@@ -62,7 +68,7 @@ def drop_dead_heads(attention: AttentionOp, known: Set[Operation]) -> None:
         return
     dead = np.zeros(heads.count, dtype=np.bool_)
     if not any(reader.op.finds_codes for reader in heads.readers):
-        dead |= ~heads.any_of(np.logical_or.reduce([has_outgoing(reader.weight) for reader in heads.readers]))
+        dead |= unread_heads(attention)
     values = heads.makers[-1]
     if values.op.activation is None:
         dead |= ~heads.any_of(has_incoming(values.weight) | (values.bias != 0))

@@ -13,6 +13,7 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.attention import AttentionOp, Heads, Weighting
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
+from redpebble.dialect.ops.movement import SplitOp, TransposeOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.passes.simplify.drop_dead_units import DropDeadUnits
 from redpebble.sparse.csr import CscMatrix
@@ -158,3 +159,50 @@ def test_layers_that_somebody_else_reads_stay() -> None:
     end.operands = [*end.operands, attention.v]
     assert only(run(before, DropDeadUnits()), AttentionOp).head_counts == Heads(4, 4)
     assert len(all_of(before, LinearOp)) == 4
+
+
+def joint_module(order: list[int], *, moves_rows: bool, reads_more: bool, samples: int = DYNAMIC) -> ModuleOp:
+    """One layer makes queries, keys and values of 4 heads; `order` says where they lie among its outputs."""
+    rng, heads = np.random.default_rng(0), Heads(4, 4)
+    block = Block(arg_types=[f32_tensor((samples, 6, WIDTH))])
+    x = block.args[0]
+    matrix = rng.standard_normal((WIDTH, 36)).astype(np.float32)
+    weight, bias = ConstantOp(matrix), ConstantOp(rng.standard_normal(36).astype(np.float32))
+    made = LinearOp(x, weight.result, bias.result)
+    moved = TransposeOp(made.result, [1, 0, 2]) if moves_rows else made
+    back = TransposeOp(moved.result, [1, 0, 2]) if moves_rows else made
+    parts = SplitOp(back.result, 2, [12, 12, 12])
+    attention = AttentionOp(tuple(parts.parts[index] for index in order), None, heads, Weighting(0.5))  # pyright: ignore[reportArgumentType]
+    read = rng.standard_normal((12, WIDTH)).astype(np.float32)
+    reader = ConstantOp(without(read, [1, 2], 0))
+    y = LinearOp(attention.result, reader.result)
+    ops = [weight, bias, made, *([moved, back] if moves_rows else []), parts, attention, reader, y]
+    block.add_ops(ops)
+    results = [y.result, made.result] if reads_more else [y.result]
+    block.add_op(ReturnOp(*results))
+    return ModuleOp([FuncOp("main", ([x.type], [one.type for one in results]), Region(block))])
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [1, 1, 1]])
+@pytest.mark.parametrize("moves_rows", [False, True])
+@pytest.mark.parametrize("reads_more", [False, True])
+def test_a_joint_layer_is_taken_apart_where_a_head_is_unread(
+    order: list[int], moves_rows: bool, reads_more: bool
+) -> None:
+    before = joint_module(order, moves_rows=moves_rows, reads_more=reads_more)
+    after = run(before, DropDeadUnits())
+    assert only(after, AttentionOp).head_counts == Heads(2, 2)
+    assert len(all_of(after, LinearOp)) == 4 + reads_more
+    rng = np.random.default_rng(1)
+    assert_same_function(before, after, [{"x": rng.standard_normal((batch, 6, WIDTH))} for batch in (0, 1, 7)])
+
+
+def test_a_joint_layer_whose_rows_are_others_stays() -> None:
+    """Tokens become samples on the way: each value has the outputs of a part, in rows of another place."""
+    before = joint_module([0, 1, 2], moves_rows=True, reads_more=False, samples=6)
+    only_back = next(one for one in all_of(before, TransposeOp) if isinstance(one.x.owner, LinearOp))
+    parts = only(before, SplitOp)
+    parts.operands[0] = only_back.result
+    after = run(before, DropDeadUnits())
+    assert only(after, AttentionOp).head_counts == Heads(4, 4)
+    assert len(all_of(after, LinearOp)) == 2
