@@ -1,4 +1,6 @@
 import copy
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,30 @@ def test_training_stops_early_and_keeps_the_best() -> None:
     assert history.stopped_early
     assert (history.kept, history.steps, dict(history.quality)) == (4, 8, {"quality": 0.9})
     assert torch.equal(student.layers[0].up.weight, weights[1])
+
+
+def recall(module: Module) -> dict[str, float]:
+    del module
+    return {"recall": 0.625}
+
+
+def test_a_terminal_shows_loss_quality_and_speed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("rich")
+    monkeypatch.setenv("COLUMNS", "200")
+    settings: dict[str, Any] = {"steps": 6, "every": 2, "evaluate": recall, "speed": 2.5}
+    teacher = Encoder()
+    for is_terminal, progress in ((True, True), (True, False), (False, True)):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        pytorch.distil(pruned(teacher), teacher, token_batches(), progress=progress, **settings)
+        shown = capsys.readouterr().err
+        if not is_terminal or not progress:
+            assert shown == ""
+            continue
+        assert re.search(r"loss \d", shown)
+        assert "recall 0.625" in shown
+        assert "2.50x as fast (predicted)" in shown
 
 
 def test_labels_need_no_teacher_and_losses_of_ones_own_have_names() -> None:

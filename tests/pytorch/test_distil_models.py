@@ -16,6 +16,7 @@ from redpebble.frontend.reading.model_source import read_model  # noqa: E402
 from redpebble.models.exports.stored import random_feeds, stored_export  # noqa: E402
 from redpebble.pytorch.distil_models import Distilled, Length, distil_model  # noqa: E402
 from redpebble.pytorch.imported.data import Samples  # noqa: E402
+from redpebble.pytorch.imported.module import OnnxModule  # noqa: E402
 from tests.support.command_line import exit_code  # noqa: E402
 
 Feeds = dict[str, NDArray[Any]]
@@ -46,6 +47,12 @@ def test_a_sparse_model_comes_closer_and_keeps_its_zeros(name: str, metric: str)
     assert report.samples == 6
     assert report.difference < 1e-4
     assert report.connections < 0.7 * report.parameters
+    # quality a million weights, by what the file itself has of them
+    module = OnnxModule(result.model)
+    left = sum(int(one.weight.count_nonzero()) for one in module.layers.values())
+    assert report.connections == left
+    assert report.parameter_efficiency == pytest.approx(report.after[first] * 1e6 / left)
+    assert report.dense_efficiency == pytest.approx(report.teacher[first] * 1e6 / report.parameters)
     stored = {one.name: numpy_helper.to_array(one) for one in before.graph.initializer}
     assert {*stored} == {*result.model.graph.initializers}
     for initializer, value in result.model.graph.initializers.items():
