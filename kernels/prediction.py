@@ -7,6 +7,7 @@ with arithmetic in part: neither term is lost, the larger one counts most. Value
 
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from math import hypot, sqrt
 from typing import Final, NamedTuple
 
@@ -82,6 +83,18 @@ def all_predicted_us(layer: Layer, width: int, machine: Machine) -> dict[str, fl
     """Return the same for each family that has a price."""
     near = machine.examples.near(layer)
     return {family: _us(family, layer, width, machine, near) for family in candidates(layer, width, machine)}
+
+
+def tiled_us(layer: Layer, width: int, tiles: int, machine: Machine) -> dict[str, float]:
+    """Return the microseconds of one of so many tiles of an image for each family.
+
+    Weights of other layers are read between two images, not between two tiles.
+    """
+    if tiles == 1:
+        return all_predicted_us(layer, width, machine)
+    times = all_predicted_us(replace(layer, other_bytes=0.0), width, machine)
+    far = {name: parts_of(name, layer, width, machine).far / 1000 for name in times}
+    return {name: hypot(tiles * time, far[name]) / tiles for name, time in times.items()}
 
 
 def _us(family: str, layer: Layer, width: int, machine: Machine, near: Neighbours | None) -> float:

@@ -1,6 +1,6 @@
 """Widths of tiles, and which of them rows are cut into: the widest first, as long as enough rows are left for it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -46,6 +46,21 @@ class Tiles(NamedTuple):
     width: int
     number: int
     rows: int
+
+
+def image_tiles(height: int, width: int, tile: int = PIXELS) -> int:
+    """Return the tiles of an image, about: rows have room for a pad, unless a tile holds whole ones, or all."""
+    is_whole = min(height, width) == 1 or tile % width == 0 or height * width <= tile
+    return -(-height * (width if is_whole else width + 1) // tile)
+
+
+def image_widths(tiles: Callable[[int], int], lanes: int) -> list[int]:
+    """Return the pixels that tiles of an image may have: fewer where that leaves fewer places empty.
+
+    A tile has a vector of so many lanes or more; `tiles` says how many there are of a width.
+    """
+    places = PIXELS * tiles(PIXELS)
+    return [*(one for one in IMAGE_TILES if lanes <= one < PIXELS and one * tiles(one) < places), PIXELS]
 
 
 def open_tiles(lanes: int) -> list[int]:

@@ -9,7 +9,8 @@ finds of a few layers corrects all times.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from functools import partial
+from math import hypot, prod
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -21,8 +22,8 @@ from ..dialect.ops.constants import SparseConstantOp
 from ..kernels.dense_work import dense_us, runtime_us
 from ..kernels.image_prices import COPIED_US, MOVED_US, image_shares
 from ..kernels.machine import Machine
-from ..kernels.prediction import candidates, predicted_us
-from ..kernels.tile_widths import PIXELS
+from ..kernels.prediction import tiled_us
+from ..kernels.tile_widths import PIXELS, image_tiles, image_widths
 from ..kernels.work import Layer
 from ..passes.analysis.block_choices import with_blocks
 from ..passes.analysis.layer_costs import layers_of
@@ -157,8 +158,10 @@ class LayerPrices:
     def _dense_us(self, layer: PrunableLayer) -> float:
         _, _, _, rows, images = self.kind_of(layer)
         if images is not None:
-            pixels = images.number / self._threads * prod(images.places)
-            return image_shares(self._machine).dense * pixels * layer.size * dense_us(PIXELS, self._machine)
+            # each image reads all weights, which small ones take longer for than for their products
+            product = prod(images.places) * layer.size * dense_us(PIXELS, self._machine)
+            far = self._machine.far_ns(4.0 * layer.size, 4.0 * self._size) / 1000
+            return image_shares(self._machine).dense * images.number / self._threads * hypot(product, far)
         other = 4.0 * (self._size - layer.size)
         return runtime_us(layer.inputs, layer.outputs, rows, self._machine, other)
 
@@ -167,7 +170,7 @@ class LayerPrices:
         others = self._size - layer.size
         other = stored_bytes(density * others, others)
         if layer.window is not None:
-            return self._convolution_us(layer, self._connections(layer, density, 0.0))
+            return self._convolution_us(layer, self._connections(layer, density, other))
         rows, (_, times) = (
             self.kind_of(layer).rows,
             with_blocks(self._connections(layer, density, other), {}, self._machine, {}),
@@ -194,12 +197,13 @@ class LayerPrices:
 
     def _convolution_us(self, layer: PrunableLayer, connections: Layer) -> float:
         number, values, _, places = self._call.images[layer.name]
-        tiles = -(-prod(places[:-1]) * (places[-1] + 1) // PIXELS)
-        families = candidates(connections, PIXELS, self._machine)
-        us = tiles * min(predicted_us(family, connections, PIXELS, self._machine) for family in families)
+        tiles = partial(image_tiles, prod(places[:-1]), places[-1])
+        widths = image_widths(tiles, self._machine.lanes)
+        times = {one: tiled_us(connections, one, tiles(one), self._machine).values() for one in widths}
+        us, width = min((tiles(one) * min(some), one) for one, some in times.items())
         shares = image_shares(self._machine)
         if layer.window is not None and prod(layer.window.kernel) > 1:
-            us += shares.values * COPIED_US * layer.inputs * PIXELS * tiles
+            us += shares.values * COPIED_US * layer.inputs * width * tiles(width)
         if layer.window is not None and any(stride > 1 for stride in layer.window.strides):
             us += shares.values * MOVED_US * values
         return us * number / self._threads

@@ -19,7 +19,7 @@ from ...kernels.families import block_counts
 from ...kernels.formats.dense_outputs import PANEL
 from ...kernels.image_prices import image_shares
 from ...kernels.machine import Machine
-from ...kernels.prediction import all_predicted_us, parts_of
+from ...kernels.prediction import tiled_us
 from ...kernels.tile_widths import PIXELS
 from ...kernels.work import Layer as CostLayer
 from ..analysis.layer_costs import layers_of
@@ -95,16 +95,10 @@ def _kernel(conv: Conv2dOp, among: CostLayer, machine: Machine, wanted: WantedKe
     if among.outputs % PANEL and (among.counts == among.inputs).all():
         # dense kernels would fill a panel of outputs with zeros; those of sparse layers do no such work
         among = replace(among, stored="sparse")
-    # weights of other layers are read between two images, not between two tiles
-    layer = replace(among, other_bytes=0.0)
     choices, predicted = dict[int, str](), dict[int, float]()
     text = f"density {density(weight):.3f}, {tiles_of(conv)} tiles of pixels"
     for width in tile_widths_of(conv, machine.lanes):
-        tiles = tiles_of(conv, width)
-        times = all_predicted_us(among if tiles == 1 else layer, width, machine)
-        if tiles > 1:
-            far = {name: parts_of(name, among, width, machine).far / 1000 for name in times}
-            times = {name: hypot(tiles * time, far[name]) / tiles for name, time in times.items()}
+        times = tiled_us(among, width, tiles_of(conv, width), machine)
         best = min(times, key=times.__getitem__)
         if wanted is not None:
             best = wanted.family_at(width, times) or best
@@ -114,5 +108,7 @@ def _kernel(conv: Conv2dOp, among: CostLayer, machine: Machine, wanted: WantedKe
         if width == PIXELS and times:
             following = min(times, key=times.__getitem__)
             text += f"; next {following} {times[following]:.3g} us"
-    blocks = {name: count for name, count in block_counts(layer).items() if name in choices.values()}
+    blocks = {
+        name: count for name, count in block_counts(replace(among, other_bytes=0.0)).items() if name in choices.values()
+    }
     return KernelAttr(choices, text, predicted, blocks=blocks)

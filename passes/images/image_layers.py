@@ -4,6 +4,7 @@ Codes are integers of eight bits that stand for values: value = scale * (code - 
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Final, TypeGuard
 
@@ -52,7 +53,7 @@ from ...kernels.image_prices import (
     ImageShares,
 )
 from ...kernels.machine import Machine
-from ...kernels.tile_widths import IMAGE_TILES, PIXELS, open_tiles
+from ...kernels.tile_widths import PIXELS, image_tiles, image_widths, open_tiles
 from ...kernels.work import misses
 from ..analysis.clusters import boundary_of
 from ..analysis.per_feature_constants import affine_of_batch_norm
@@ -229,20 +230,12 @@ def tiles_of(op: Conv2dOp, tile: int = PIXELS) -> int:
     _, _, height, width = image_shape(op.result)
     if _is_spread(op):
         return -(-height * pitch_of(op) // tile)
-    is_whole = min(height, width) == 1 or tile % width == 0 or height * width <= tile
-    return -(-height * (width if is_whole else width + 1) // tile)
+    return image_tiles(height, width, tile)
 
 
 def tile_widths_of(op: Conv2dOp, lanes: int) -> list[int]:
-    """Return the pixels that tiles of a convolution may have: fewer where that leaves fewer places empty.
-
-    A tile has a vector of so many lanes or more.
-    """
-    if is_open(op.result):
-        return open_tiles(lanes)
-    places = PIXELS * tiles_of(op)
-    narrow = [width for width in IMAGE_TILES if lanes <= width < PIXELS and width * tiles_of(op, width) < places]
-    return [*narrow, PIXELS]
+    """Return the pixels that tiles of a convolution may have: see `image_widths`."""
+    return open_tiles(lanes) if is_open(op.result) else image_widths(partial(tiles_of, op), lanes)
 
 
 def pitch_of(op: Conv2dOp | Depthwise2dOp) -> int:

@@ -145,6 +145,26 @@ def test_convolutions_are_priced_by_pixels() -> None:
         assert densities_of(layer, structure_of("equal"), prices[0])
 
 
+def test_a_convolution_over_one_place_takes_as_long_as_a_layer_of_as_many_weights() -> None:
+    """Reading the weights takes longer than multiplying by them; sparse ones are read faster."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
+    small (float[n, 512, 1, 1] x, float[n, 4608] z) => (float[n, 512, 1, 1] y, float[n, 512] u) {
+        y = Conv<pads = [1, 1, 1, 1]>(x, w)  u = MatMul(z, v)
+    }""")
+    rng = np.random.default_rng(0)
+    for name, shape in (("w", (512, 512, 3, 3)), ("v", (4608, 512))):
+        weight = rng.standard_normal(shape, dtype=np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    feeds = {"x": np.ones((1, 512, 1, 1), np.float32), "z": np.ones((1, 4608), np.float32)}
+    source = SourceModel.read(ir.from_proto(model), [])
+    call = CallSizes.of(SegmentedModel.of(source.proto, source.layers, 1), feeds, source.dense)
+    prices = LayerPrices(source.layers, PruneOptions(Goal("sparsity", 0.5)), call, Machine())
+    convolution, layer = source.layers
+    assert convolution.window is not None
+    assert prices.dense_us(layer) / 2 < prices.dense_us(convolution) < 2 * prices.dense_us(layer)
+    assert (prices.sparse_us(convolution, 0.1) or np.inf) < prices.dense_us(convolution) / 2
+
+
 def test_a_network_of_images_and_tokens_has_both_at_the_sizes_of_the_data() -> None:
     """Rows are images, and what is measured is no image that is cut until it has so few tokens."""
     rng = np.random.default_rng(0)
