@@ -33,7 +33,7 @@ Movement = ReshapeOp | TransposeOp | SplitOp
 FREE: Final = (3, 7)
 """Sizes of free axes, the first of them, and all others."""
 
-MOST_VALUES: Final = 1 << 24
+MOST_LABELS: Final = 1 << 24
 """Values of a joint result that are looked at: layers over more tokens than that stay as they are."""
 
 
@@ -82,7 +82,7 @@ def _outputs_of(value: SSAValue, linear: LinearOp) -> Indices | None:
     shape, free = list[int](), iter(FREE)
     for size in shape_of(linear.result):
         shape.append(next(free, FREE[-1]) if size == DYNAMIC else size)
-    if np.prod(shape) > MOST_VALUES:
+    if np.prod(shape) > MOST_LABELS:
         return None
     labels = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
     for op, result in reversed(path):
