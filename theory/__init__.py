@@ -18,6 +18,20 @@ if TYPE_CHECKING:
     from .pebbling.search.search import SearchRequest as SearchRequest
     from .pebbling.search.search import search_order as search_order
 
+__all__ = [
+    "Memory",
+    "NeuronGraph",
+    "SearchRequest",
+    "count_transfers",
+    "from_layers",
+    "grow_layers",
+    "instance_bounds",
+    "lower_bound",
+    "pull_order",
+    "push_order",
+    "search_order",
+]
+
 _HOMES = {
     "Memory": "redpebble.theory.pebbling.machine",
     "NeuronGraph": "redpebble.sparse.neuron_graph",

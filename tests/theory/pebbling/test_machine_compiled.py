@@ -1,4 +1,4 @@
-"""The memory machine against the exhaustive optimum and hand-made cases, its steps: `test_machine_steps`."""
+"""The memory machine against the exhaustive optimum and hand-made cases."""
 
 from __future__ import annotations
 
@@ -89,6 +89,13 @@ def test_a_strided_order_is_counted_like_a_copy() -> None:
     network = random_layers([9] * 3, 0.4, np.random.default_rng(0))
     strided = np.repeat(pull_order(network), 2)[::2]
     assert count_transfers(network, strided, Memory(4)) == count_transfers(network, strided.copy(), Memory(4))
+
+
+def test_what_studies_begin_with_is_imported_from_the_theory() -> None:
+    names: dict[str, object] = {}
+    exec("from redpebble.theory import *", names)
+    assert {*theory.__all__} <= {*names}
+    assert names["count_transfers"] is count_transfers
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], (1, 0, 2), np.array([0, 1, 2], dtype=np.int32)])

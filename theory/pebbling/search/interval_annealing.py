@@ -295,7 +295,9 @@ class StabbingBlocks:
         self._intervals = intervals_of(network, start)
         cost = fixed_cost(network) + settle(self._intervals)
         self._costs = np.array([cost, cost], dtype=np.int64)
-        self._best = self._intervals.orders.copy()
+        best = self._intervals.orders.copy()
+        exchanges = np.zeros((best.shape[1] + 2, 3), dtype=np.int32)
+        self._kept = Kept(best, self._costs, exchanges, np.zeros(1, dtype=np.int64))
 
     @property
     def cost(self) -> int:
@@ -309,8 +311,8 @@ class StabbingBlocks:
 
     def run(self, draws: NDArray[np.float64], temperature: float) -> None:
         """Make one proposal for each row of draws, shape [proposals, 5]."""
-        if self._best.shape[1] > 1:
-            run_swaps(self._intervals, Kept(self._best, self._costs), self._reach, temperature, draws)
+        if self._kept.orders.shape[1] > 1:
+            run_swaps(self._intervals, self._kept, self._reach, temperature, draws)
 
     def current(self) -> TargetOrders:
         """The current orders."""
@@ -318,13 +320,14 @@ class StabbingBlocks:
 
     def best(self) -> TargetOrders:
         """The best orders."""
-        return self._as_orders(self._best)
+        return self._as_orders(self._kept.orders)
 
     def go_back(self) -> None:
         """Continue from the best orders."""
         self._intervals = intervals_of(self._network, self.best())
         settle(self._intervals)
         self._costs[0] = self._costs[1]
+        self._kept.noted[0] = 0
 
     def _as_orders(self, orders: NDArray[np.int32]) -> TargetOrders:
         opening, closing = orders.astype(np.int64)
@@ -332,10 +335,16 @@ class StabbingBlocks:
 
 
 class Kept(NamedTuple):
-    """The best orders [2, targets], and the current and the best cost [2]."""
+    """The best orders [2, targets], the current and the best cost [2], and what the current orders did since the best.
 
-    orders: NDArray[np.int32]
+    The first `noted` [1] of `exchanges` [rows, 3] say which order exchanged which two places: a new best costs what
+    was exchanged, not a copy of all targets. `noted` is -1 once there were not enough rows.
+    """
+
+    orders: Ints
     costs: NDArray[np.int64]
+    exchanges: Ints
+    noted: NDArray[np.int64]
 
 
 @compiled
@@ -355,18 +364,38 @@ def run_swaps(intervals: Intervals, kept: Kept, reach: Reach, temperature: float
         change = change_of(intervals, swap, times, limit)
         if change > 0 and row[4] >= np.exp(-change / temperature):
             continue
+        _note(intervals, kept, swap)
         put_swap(intervals, swap, times)
         costs[0] += change
         if costs[0] < costs[1]:
             costs[1] = costs[0]
-            keep(intervals.orders, kept.orders)
+            _keep(intervals.orders, kept)
 
 
 @compiled
-def keep(orders: NDArray[np.int32], best: NDArray[np.int32]) -> None:
-    """Copy the current orders [2, targets]."""
-    for position in range(orders.shape[1]):
-        best[0, position], best[1, position] = orders[0, position], orders[1, position]
+def _note(intervals: Intervals, kept: Kept, swap: Swap) -> None:
+    """Note what a swap is about to exchange."""
+    if kept.noted[0] + 2 > len(kept.exchanges):
+        kept.noted[0] = -1
+    for which in range(2):
+        if swap.kind in (which, BOTH) and kept.noted[0] >= 0:
+            row, positions = kept.exchanges[kept.noted[0]], intervals.positions[which]
+            row[0], row[1], row[2] = which, positions[swap.first], positions[swap.second]
+            kept.noted[0] += 1
+
+
+@compiled
+def _keep(orders: Ints, kept: Kept) -> None:
+    """Make the current orders [2, targets] the best ones."""
+    best = kept.orders
+    if kept.noted[0] < 0:
+        for position in range(orders.shape[1]):
+            best[0, position], best[1, position] = orders[0, position], orders[1, position]
+    for number in range(kept.noted[0]):
+        row = kept.exchanges[number]
+        order = best[row[0]]
+        order[row[1]], order[row[2]] = order[row[2]], order[row[1]]
+    kept.noted[0] = 0
 
 
 # Swaps of two targets in the opening order, the closing order, or both: choosing, weighing and carrying out.
