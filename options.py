@@ -15,14 +15,12 @@ from .tuning.measure_kernels import Tuning
 if TYPE_CHECKING:
     from .dialect.semantics.interpreter import Foreign
 
-    # brings all searches of orders, which few builds have a use for
-    from .passes.network.schedule_connections import ScheduleConnections
 
 Precision = Literal["f32", "int8", "bf16"]
 """The numbers that sparse layers compute with."""
 
 Goal = Literal["compile", "optimize", "neurons"]
-"""The purpose of a module: native code, an ONNX model, or graphs of neurons whose connections have an order."""
+"""The purpose of a module: native code, an ONNX model, or graphs of neurons, which are counted."""
 
 
 OnPass = Callable[[ModulePass, ModuleOp], None]
@@ -55,8 +53,6 @@ class Options:
     """Whether the graph may get nodes beside those of ours, such as roundings before a dense convolution on codes."""
     rows: int = 0
     """The rows that layers get at once, by which sparse layers are chosen; 0: what the model states, or any number."""
-    order: "ScheduleConnections | None" = None
-    """The order of the connections in graphs of neurons, for native code that follows it."""
     samples: Mapping[str, NDArray[Any]] | None = field(default=None, repr=False, compare=False)
     """Samples of the inputs, by which sparse layers are quantized to eight bits; None: they are not."""
     bfloat: bool = False

@@ -121,16 +121,10 @@ def _searches(options: Options) -> Path | None:
 
 
 def _flatten(_: Options) -> ModulePass:
-    # loaded here, as in the next one: few builds have a use for graphs of neurons
+    # loaded here: few builds have a use for graphs of neurons
     from .passes.network.flatten_network import FlattenNetwork
 
     return FlattenNetwork()
-
-
-def _plan_steps(options: Options) -> ModulePass | None:
-    from .passes.network.plan_steps import PlanSteps
-
-    return PlanSteps() if options.order else None
 
 
 PIPELINE: Final[tuple[Stage, ...]] = (
@@ -185,11 +179,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
     ),
     Stage(
         "flatten",
-        (
-            _flatten,  # layers become connections, which theory orders
-            lambda options: options.order,
-            _plan_steps,  # what moves at each step of the order
-        ),
+        (_flatten,),  # layers become connections, whose transfers theory counts
         goals=("neurons",),
         needed_for=("neurons",),
     ),
@@ -206,8 +196,8 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             # before what would put the layers into another order
             lambda options: DropDeadRows() if options.drop_dead_rows else None,
         ),
-        goals=("compile", "neurons"),
-        needed_for=("compile", "neurons"),
+        goals=("compile",),
+        needed_for=("compile",),
     ),
     Stage(
         "schedule",
@@ -218,7 +208,7 @@ PIPELINE: Final[tuple[Stage, ...]] = (
             # for the report: nothing is chosen by these times
             lambda options: MeasureGroups(options.tuning) if options.tuning and options.tuning.measures else None,
         ),
-        goals=("compile", "neurons"),
+        goals=("compile",),
     ),
     Stage(
         "extract",

@@ -41,7 +41,7 @@ PASSES = {
         "ScheduleImages",
     ),
     "tiles": ("FormTiles", "ShareTiles", "ScheduleNetwork", "DropDeadRows"),
-    "network": ("FlattenNetwork", "ScheduleConnections", "PlanSteps"),
+    "network": ("FlattenNetwork", "ScheduleConnections"),
     "deployment": ("PartitionNeurons", "FormSparseNetworks", "SplitComponents"),
     "training": ("Differentiate",),
 }

@@ -15,7 +15,6 @@ from ..dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ..dialect.ops.foreign import INTEGERS
 from ..dialect.ops.graphs import OverEdgesOp
 from ..dialect.ops.layers import LinearOp
-from ..dialect.ops.network import NetworkOp
 from ..dialect.ops.tile import TileOp, chain_in
 from ..dialect.shape_inference import symbolic_shapes
 from ..dialect.tensors import shape_of
@@ -58,7 +57,7 @@ def _text(ops: Sequence[Operation]) -> str | None:
     key = _Key(dict.fromkeys(_even_borders(ops)))
     for op in ops:
         holds_weights = isinstance(op, TileOp) and (op.depth_first is not None or op.dead_rows is not None)
-        if holds_weights or isinstance(op, NetworkOp):
+        if holds_weights:
             return None
         key.add(op)
     return "\n".join(key.lines)

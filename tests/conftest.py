@@ -20,8 +20,6 @@ SEARCHES: Final = (
     "tests/dialect/ops/test_network.py",
     "tests/distributed/plans/test_plans.py",
     "tests/end_to_end/test_commands_explain.py::test_the_page_needs_nothing_but_itself",
-    "tests/end_to_end/test_order_execution.py",
-    "tests/lowering/neurons/test_connection_stream.py",
     "tests/passes/network/test_schedule_connections.py",
     "tests/test_pages.py::test_the_code_of_a_page_runs[theory.md]",
     "tests/theory/partition/",

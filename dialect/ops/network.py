@@ -25,7 +25,6 @@ from xdsl.utils.exceptions import VerifyException
 from ...sparse.csr import Indices
 from ...sparse.neuron_graph import NeuronGraph, check_order
 from ..attributes.activations import ActivationAttr
-from ..attributes.memory_steps import verify_steps
 from ..attributes.transfers import InstanceBoundAttr, TransferCountAttr
 from ..attributes.weighted_graph import WeightedGraph
 from ..tensors import (
@@ -39,7 +38,7 @@ from ..tensors import (
     shape_of,
     shape_text,
 )
-from .axis_maps import MixedFeatures, RowWise
+from .axis_maps import MixedFeatures
 from .dense_literals import Floats
 
 
@@ -47,8 +46,7 @@ from .dense_literals import Floats
 class NetworkOp(IRDLOperation):
     """A graph of neurons and connections, row by row: inputs [..., K] each, results [..., N] each.
 
-    `order` is the order in which its connections run, `transfers` what that order moves, `steps` the loads, sums and
-    stores that a fast memory makes of it, see `redpebble.dialect.attributes.memory_steps`.
+    `order` is an order of its connections, `transfers` what that order moves: they are counted, not executed.
 
     ```mlir
     %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64>
@@ -71,17 +69,15 @@ class NetworkOp(IRDLOperation):
     bound = opt_prop_def(InstanceBoundAttr)
     order = opt_prop_def(DenseIntOrFPElementsAttr[IntegerType])
     transfers = opt_prop_def(TransferCountAttr)
-    steps = opt_prop_def(DenseIntOrFPElementsAttr[IntegerType])
     outputs = var_result_def(DENSE_TENSOR)
 
-    traits = traits_def(Pure(), MixedFeatures(), RowWise())
+    traits = traits_def(Pure(), MixedFeatures())
     custom_directives = (Floats,)
     assembly_format: ClassVar = (
         "$inputs `sources` qualified($sources) `targets` qualified($targets) `weights` custom<Floats>($weights) "
         "`biases` custom<Floats>($biases) `activations` $activations `of` qualified($activation_of) "
         "`outputs` qualified($output_neurons) (`bound` $bound^)? (`order` qualified($order)^)? "
-        "(`transfers` $transfers^)? (`steps` qualified($steps)^)? "
-        "attr-dict `:` functional-type($inputs, $outputs)"
+        "(`transfers` $transfers^)? attr-dict `:` functional-type($inputs, $outputs)"
     )
 
     def __init__(self, inputs: Sequence[SSAValue], network: WeightedGraph, features: Sequence[int]) -> None:
@@ -120,11 +116,10 @@ class NetworkOp(IRDLOperation):
         return sum(shape_of(operand)[-1] for operand in self.inputs)
 
     def set_order(self, order: Indices, memory: int, policy: str, counts: tuple[int, int, int, int]) -> None:
-        """Write an order and what it transfers for a memory of so many values; steps of another order are dropped."""
+        """Write an order and what it transfers for a memory of so many values."""
         self.order = dense_indices(order)
         self.transfers = TransferCountAttr(memory, policy, *counts, "")
         self.transfers = replace(self.transfers, order=self.digest())
-        self.steps = None
 
     def digest(self) -> str:
         """Return what `transfers` must carry: a digest of the graph, of the order, and of the counts themselves."""
@@ -146,10 +141,6 @@ class NetworkOp(IRDLOperation):
             _checked(partial(check_order, network.graph, indices_of(self.order)))
         if self.transfers is not None and (self.order is None or self.transfers.order != self.digest()):
             raise VerifyException("transfers were counted for another order")
-        if self.steps is not None:
-            if self.order is None or self.transfers is None:
-                raise VerifyException("steps without an order and its transfers")
-            verify_steps(network, indices_of(self.order), self.transfers, indices_of(self.steps))
 
 
 def _verify_shapes(op: NetworkOp) -> None:
@@ -179,7 +170,6 @@ def _verify_sizes(op: NetworkOp) -> None:
         ("activation numbers", op.activation_of, neurons),
         ("output neurons", op.output_neurons, (features,)),
         ("connections in the order", op.order, connections),
-        ("steps", op.steps, (*op.steps.get_shape()[:1], 4) if op.steps is not None else ()),
     ):
         if array is None:
             continue

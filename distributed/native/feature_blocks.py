@@ -19,7 +19,6 @@ from xdsl.ir import SSAValue
 from xdsl.utils.hints import isa
 
 from ...dialect.ops.movement import ConcatOp, SplitOp
-from ...dialect.ops.network import NetworkOp
 from ...dialect.ops.regions import YieldOp
 from ...dialect.ops.tile import TileOp
 from ...dialect.reports.module_report import module_report
@@ -171,7 +170,7 @@ class _Blocks:
 
 def _is_joined_or_split(value: SSAValue) -> bool:
     neighbours = [value.owner, *(use.operation for use in value.uses)]
-    return any(isinstance(op, ConcatOp | SplitOp | NetworkOp) for op in neighbours)
+    return any(isinstance(op, ConcatOp | SplitOp) for op in neighbours)
 
 
 def _heights(attributes: ArrayAttr[DictionaryAttr] | None, count: int) -> list[int]:

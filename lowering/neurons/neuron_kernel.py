@@ -18,14 +18,16 @@ from llvmlite import ir
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.attributes.depth_first_order import Transposed
 from ...sparse.neuron_graph import NEIGHBOURS
-from ..kernels.kernel_form import activated
+from ..kernels.kernel_form import activated, activation_key
 from ..llvm.builder import Code, column_chunks
 from ..llvm.flow import Blocks, fold, loop, when
 from ..llvm.transposition import BatchRows, transpose_into_columns, transpose_into_rows
 from ..llvm.values import ALIGNMENT, FLOAT_BYTES, Floats, Ints, Number, Pointers, Shorts
 from ..llvm.vectors import Lanes
-from .connection_kernel import MOST_VECTORS, NetworkForm
 from .neuron_stream import HEAD_WORDS, MOVE_WORDS, NEURON_WORDS, TRANSPOSE_WORDS
+
+MOST_VECTORS = 8
+"""Vectors of a row held at once: they, a weight and an operand must fit 16 registers."""
 
 STEPS = 4
 """Connections of one step of the unrolled loop, for which one line of the stream is fetched."""
@@ -35,6 +37,19 @@ BYTES_AHEAD = 2048
 
 MOVES_AHEAD = 8
 """Rows to be moved that are fetched ahead."""
+
+
+@dataclass(frozen=True)
+class NetworkForm:
+    """The form of a loop over neurons: batch columns of the tile, and the activations of the network."""
+
+    width: int
+    activations: tuple[ActivationAttr, ...]
+
+    @property
+    def key(self) -> str:
+        """The end of the names of its functions."""
+        return "_".join([f"w{self.width}", *(activation_key(activation) for activation in self.activations)])
 
 
 def neuron_loop(code: Code, form: NetworkForm, transposed: Transposed) -> ir.Function:

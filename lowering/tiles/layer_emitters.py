@@ -13,7 +13,6 @@ from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.constants import constant_array
 from ...dialect.ops.layers import LinearOp
-from ...dialect.ops.network import NetworkOp
 from ...dialect.ops.tile import TileOp
 from ...dialect.tensors import shape_of
 from ...kernels.families import are_rows
@@ -83,12 +82,6 @@ def _shared_formats(op: LinearOp, tile: TileOp) -> set[PackedFormat]:
 def _kernels_at(tile: TileOp, width: int) -> list[ChosenKernel]:
     layers = [inner for inner in tile.body.block.ops if isinstance(inner, LinearOp)]
     return [kernel_at(inner.kernel, width) for inner in layers if inner.kernel is not None]
-
-
-def emit_network(op: NetworkOp, tile: TileCode, _: Cut) -> None:
-    """Emit a graph of neurons."""
-    with tile.only_for(0):
-        _networks(tile).emit_network(op)
 
 
 def _networks(tile: TileCode) -> NetworkCode:
@@ -190,7 +183,6 @@ def _packed(op: LinearOp, kernel: ChosenKernel, borders: Borders) -> list[NDArra
 LAYER_EMITTERS: Final[Mapping[type[Operation], TileEmitter]] = MappingProxyType(
     {
         LinearOp: emit_linear,
-        NetworkOp: emit_network,
     }
 )
 """Layers with weights."""

@@ -1,6 +1,6 @@
-"""The code of graphs of neurons inside a tile: along a stream of connections, or depth first.
+"""The code of layers that run as one graph of neurons inside a tile, depth first.
 
-What a graph works on lies behind its first result, or that of a group's last layer, see `tile_memory`.
+What a graph works on lies behind the result of the group's last layer, see `tile_memory`.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -11,15 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
-from ...dialect.ops.network import NetworkOp
 from ..kernels.kernel_form import OUTPUT_PADDING
 from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable
 from ..llvm.flow import allocated, call
 from ..llvm.values import ADDRESS_BYTES, Bytes, Floats, Number, Pointers
-from ..neurons.connection_kernel import NetworkForm, network_loop
-from ..neurons.connection_stream import pack_stream, working_rows
-from ..neurons.neuron_kernel import neuron_loop
+from ..neurons.neuron_kernel import NetworkForm, neuron_loop
 from ..neurons.neuron_stream import pack_neurons
 from .depth_first_groups import LayerGroup
 from .tile_memory import features_of
@@ -35,14 +32,6 @@ class NetworkCode:
     address: Callable[[SSAValue, int], Floats]
     batch_rows: tuple[Mapping[SSAValue, Floats], Number] | None = None
     """The addresses of the rows that a group transposes itself, and their number; None where all columns count."""
-
-    def emit_network(self, op: NetworkOp) -> None:
-        """Emit a network op along its steps."""
-        stream, rows = self._packed((op, "stream"), partial(pack_stream, op)), working_rows(op)
-        slots, spilled = (self._behind(op.outputs[0], row) for row in (0, rows.slots))
-        table = self._table([*(self.address(value, 0) for value in (*op.inputs, *op.outputs)), spilled])
-        loop = network_loop(self.code, NetworkForm(self.width, op.activations.data))
-        call(loop, stream, slots, table)
 
     def emit_group(self, group: LayerGroup) -> None:
         """Emit a group of layers depth first."""

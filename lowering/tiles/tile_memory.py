@@ -15,13 +15,11 @@ from xdsl.ir import SSAValue
 from ...dialect.ops.axis_maps import axis_map_of
 from ...dialect.ops.elementwise import ConvertOp
 from ...dialect.ops.movement import ConcatOp, SplitOp
-from ...dialect.ops.network import NetworkOp
 from ...dialect.ops.tile import TileOp
 from ...dialect.tensors import shape_of
 from ..kernels.kernel_form import OUTPUT_PADDING
 from ..llvm.call_tables import VECTOR_ROOM
 from ..llvm.values import ALIGNMENT, FLOAT_BYTES
-from ..neurons.connection_stream import working_rows
 from ..shared_buffers import SharedBuffers
 from .depth_first_groups import LayerGroup, groups_at
 
@@ -93,8 +91,6 @@ class _Buffers:
     def buffer_bytes(self, value: SSAValue) -> int:
         """Return the bytes that a value takes, with what is written or worked on behind it."""
         owner, extra = value.owner, 0
-        if isinstance(owner, NetworkOp) and value is owner.outputs[0]:
-            extra = working_rows(owner).total
         group = self.groups.get(owner)
         if group is not None and owner is group.last:
             extra = group.neuron_order.slot_count + 1
@@ -120,7 +116,7 @@ class _Buffers:
         """Place operands of a concat that are computed one after the other: each may write over what comes behind."""
         latest, counts = BEFORE, Counter(op.parts)
         for part, feature in self._aligned_parts(op.parts):
-            if part not in self.first or part in self.shared.places or isinstance(part.owner, NetworkOp | SplitOp):
+            if part not in self.first or part in self.shared.places or isinstance(part.owner, SplitOp):
                 continue
             use = self.shared.used[part]
             # rows that come in are written exactly, so those of several operands may lie side by side

@@ -8,8 +8,7 @@ from ..cpu_target import CpuTarget
 from ..llvm.builder import Code
 from ..llvm.flow import call
 from ..llvm.values import Floats, Ints, Number, Pointers
-from ..neurons.connection_kernel import NetworkForm
-from ..neurons.neuron_kernel import neuron_loop
+from ..neurons.neuron_kernel import NetworkForm, neuron_loop
 from .depth_first_groups import LayerGroup
 
 

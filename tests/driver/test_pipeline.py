@@ -13,7 +13,6 @@ from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.kernels.machine import Machine
 from redpebble.models.zoo import build as zoo_model
 from redpebble.options import Goal, Options
-from redpebble.passes.network.schedule_connections import ScheduleConnections
 from redpebble.pipeline import PIPELINE, build, passes_of, passes_up_to, run_stages
 from redpebble.runtime.jit import host_target
 from redpebble.tuning.measure_kernels import Tuning
@@ -53,10 +52,8 @@ def test_options_decide_what_runs() -> None:
     usual = names(passes_of(Options()))
     dropping = names(passes_of(Options(drop_dead_rows=True)))
     tuning = names(passes_of(Options(tuning=Tuning(host_target(), Machine(), None))))
-    ordered = names(passes_of(Options("neurons", order=ScheduleConnections(memory=8))))
     assert {*dropping} - {*usual} == {"pebble-drop-dead-rows"}
     assert {*tuning} - {*usual} == {"pebble-measure-kernels", "pebble-measure-groups"}
-    assert {*ordered} - {*names(passes_of(Options("neurons")))} == {"pebble-schedule-connections", "pebble-plan-steps"}
     assert "pebble-form-sparse-networks" not in names(passes_of(Options("optimize", sparse_networks=False)))
 
 
@@ -90,7 +87,7 @@ def test_a_stage_names_the_first_goal_that_has_it() -> None:
 STAGES = {
     "compile": "simplify, expand, arrange, choose, tile, schedule",
     "optimize": "simplify, choose, extract, split",
-    "neurons": "simplify, choose, flatten, tile, schedule",
+    "neurons": "simplify, choose, flatten",
 }
 
 
@@ -105,7 +102,7 @@ def test_an_unknown_stage_is_refused_before_the_model_is_read(goal: Goal) -> Non
 SKIPPABLE = {
     "compile": {"pebble-fuse-layers", "pebble-reorder-neurons", "pebble-schedule-network"},
     "optimize": {"pebble-fuse-layers", "pebble-choose-kernels", "pebble-split-components"},
-    "neurons": {"pebble-fuse-layers", "pebble-schedule-network"},
+    "neurons": {"pebble-fuse-layers"},
 }
 NEEDED = {
     "compile": ("pebble-choose-kernels", "pebble-form-tiles", "pebble-frobnicate"),

@@ -1,4 +1,4 @@
-"""Networks as ops, with an order and its steps, from graphs of the theory or from models."""
+"""Networks as ops, with an order and what it moves, from graphs of the theory."""
 
 from collections.abc import Sequence
 
@@ -11,9 +11,7 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
-from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.network.schedule_connections import counts_of
-from redpebble.passes.runner import context, run_passes
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.machine_compiled import count_transfers
@@ -63,9 +61,8 @@ def network_op(module: ModuleOp) -> NetworkOp:
 
 
 def set_order(module: ModuleOp, network: NeuronGraph, order: NDArray[np.int64], memory: Memory) -> NetworkOp:
-    """Write an order, as the reference machine counts it, and its steps on the one network of a module."""
+    """Write an order, as the reference machine counts it, on the one network of a module."""
     op = network_op(module)
     count = count_transfers(network, order, memory)
     op.set_order(order, memory.capacity, memory.policy, counts_of(count))
-    run_passes(context(), module, (PlanSteps(),))
     return op

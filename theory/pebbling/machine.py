@@ -4,7 +4,7 @@ Slow memory holds weights, biases and inputs, and at the end the outputs. Runnin
 (one slot, streamed), the final value of u and the partial sum of v in fast memory, so M >= 3 and M - 1 slots hold
 neurons. A partial sum starts as the bias, one read. Dropping a clean or dead value is free; dropping a live partial
 sum, or an activation that slow memory lacks and that is still needed, costs a write now and a read later. An output is
-written once it is final. `machine_compiled` counts the transfers of an order, `machine_steps` says them one by one.
+written once it is final. `machine_compiled` counts the transfers of an order.
 """
 
 from __future__ import annotations

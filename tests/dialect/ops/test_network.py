@@ -1,18 +1,16 @@
-"""What `pebble.network` computes, and that orders, counts and steps on it always belong together."""
+"""What `pebble.network` computes, and that orders and counts on it always belong together."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 from xdsl.utils.exceptions import VerifyException
 
 from redpebble.dialect.attributes.activations import activate
-from redpebble.dialect.attributes.memory_steps import ACTIVATE, CONNECT, verify_steps
 from redpebble.dialect.attributes.weighted_graph import WeightedGraph
 from redpebble.dialect.semantics.interpreter import interpret
-from redpebble.dialect.tensors import dense_indices, indices_of
+from redpebble.dialect.tensors import dense_indices
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import Memory
 from tests.dialect.pebble_text import parse
@@ -57,39 +55,13 @@ def test_counts_do_not_survive_another_order_or_another_count(network: NeuronGra
     counts = op.transfers.counts
     other = random_order(graph, rng)
     if not np.array_equal(other, order):
-        op.steps, op.order = None, dense_indices(other)
+        op.order = dense_indices(other)
         with pytest.raises(VerifyException, match="transfers were counted for another order"):
             op.verify()
     op.set_order(order, 3, "min", counts)
     op.transfers = replace(op.transfers, row_writes=counts[3] + 1)
     with pytest.raises(VerifyException, match="transfers were counted for another order"):
         op.verify()
-
-
-@pytest.mark.slow
-@settings(max_examples=70, deadline=None)
-@given(network=networks().filter(lambda one: one.connection_count > 0), seed=SEEDS, data=st.data())
-def test_steps_that_lack_one_or_name_another_slot_or_number_are_refused(
-    network: NeuronGraph, seed: int, data: st.DataObject
-) -> None:
-    assume(len(network.inputs) > 0)
-    graph, arrays = drawn(network, seed)
-    capacity = data.draw(st.integers(3, 8))
-    module = network_module(arrays, [len(graph.inputs)], [len(graph.outputs)])
-    op = set_order(module, graph, random_order(graph, np.random.default_rng(seed)), Memory(capacity))
-    assert op.order is not None
-    assert op.steps is not None
-    assert op.transfers is not None
-    steps = indices_of(op.steps).copy()
-    place = data.draw(st.integers(0, len(steps) - 1))
-    column = data.draw(st.sampled_from([0, 1, 3] if steps[place, 0] != CONNECT else [0, 1, 2, 3]))
-    changed = np.delete(steps, place, axis=0)
-    unread = steps[place, 0] == ACTIVATE and graph.out_degrees[steps[place, 3]] == 0
-    if unread or data.draw(st.booleans()):  # the activation of a value that nobody reads may well be missing
-        changed = steps.copy()
-        changed[place, column] += data.draw(st.sampled_from([-1, 1]))
-    with pytest.raises(VerifyException):
-        verify_steps(op.weighted_graph, indices_of(op.order), op.transfers, changed)
 
 
 def test_the_text_of_a_schedule_reads_back() -> None:

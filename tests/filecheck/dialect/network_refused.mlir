@@ -117,19 +117,3 @@ func.func @main(%x: tensor<?x2xf32>) {
   %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> transfers <memory = 3, policy = min, weight_reads = 3, bias_reads = 2, row_reads = 2, row_writes = 1, order = "0123456789abcdef"> : (tensor<?x2xf32>) -> tensor<?x1xf32>
   func.return
 }
-
-// -----
-
-func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: steps without an order and its transfers
-  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> order dense<[0, 1, 2]> : tensor<3xi64> steps dense<0> : tensor<1x4xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
-  func.return
-}
-
-// -----
-
-func.func @main(%x: tensor<?x2xf32>) {
-  // CHECK: expected steps 1x4 64-bit integers, got tensor<1x3xi64>
-  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> order dense<[0, 1, 2]> : tensor<3xi64> steps dense<0> : tensor<1x3xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
-  func.return
-}

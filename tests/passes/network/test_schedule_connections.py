@@ -1,6 +1,5 @@
 """Orders that the pass writes: counted again by the reference machine, the same for the same options."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +7,6 @@ from hypothesis import strategies as st
 from redpebble.dialect.ops.network import NetworkOp
 from redpebble.dialect.tensors import indices_of
 from redpebble.passes.network.flatten_network import FlattenNetwork
-from redpebble.passes.network.plan_steps import PlanSteps
 from redpebble.passes.network.schedule_connections import ScheduleConnections, counts_of
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.theory.pebbling.machine import Memory
@@ -23,7 +21,7 @@ from tests.passes.random_networks import BATCHES, feeds_for, network, seeds
 @given(seed=seeds, memory=st.integers(3, 9), policy=st.sampled_from(("min", "lru")))
 def test_the_counts_on_an_op_are_those_of_the_reference_machine(seed: int, memory: int, policy: str) -> None:
     before = network(seed)
-    after = run(before, FlattenNetwork(), ScheduleConnections(memory, policy, proposals=300), PlanSteps())
+    after = run(before, FlattenNetwork(), ScheduleConnections(memory, policy, proposals=300))
     for op in all_of(after, NetworkOp):
         assert op.order is not None
         assert op.transfers is not None
@@ -39,14 +37,3 @@ def test_the_same_options_give_the_same_order_and_another_seed_may_not_cost_more
     once, again = (run(module, ScheduleConnections(memory=4, seed=1, proposals=500)) for _ in range(2))
     assert all_of(once, NetworkOp)
     assert once.is_structurally_equivalent(again)
-
-
-@pytest.mark.parametrize("policy", ["min", "lru"])
-def test_a_new_order_drops_the_steps_of_the_old_one(policy: str) -> None:
-    module = run(network(3), FlattenNetwork(), ScheduleConnections(memory=4, proposals=0), PlanSteps())
-    for op in all_of(run(module, ScheduleConnections(5, policy, proposals=0)), NetworkOp):
-        assert op.steps is None
-        assert op.transfers is not None
-        assert (op.transfers.memory, op.transfers.policy) == (5, policy)
-        assert op.order is not None
-        assert np.array_equal(np.sort(indices_of(op.order)), np.arange(len(op.graph.sources)))

@@ -1,7 +1,0 @@
-// RUN: not xdsl-opt %s -p pebble-plan-steps 2>&1 | filecheck %s
-
-// CHECK: pebble-plan-steps: a network has no order yet, pebble-schedule-connections writes one
-func.func @main(%x: tensor<?x2xf32>) -> tensor<?x1xf32> {
-  %y = pebble.network %x sources dense<[0, 1, 2]> : tensor<3xi64> targets dense<[2, 2, 3]> : tensor<3xi64> weights dense<[1.0, 2.0, 3.0]> : tensor<3xf32> biases dense<[0.5, 0.0]> : tensor<2xf32> activations [#pebble.activation<relu>] of dense<[0, -1]> : tensor<2xi64> outputs dense<3> : tensor<1xi64> : (tensor<?x2xf32>) -> tensor<?x1xf32>
-  func.return %y : tensor<?x1xf32>
-}
