@@ -1,9 +1,8 @@
-"""Rolling by a rule, compiled: starts for the search, in which targets roll through the open slots.
+"""Greedy rolling, compiled: starts for the search, in which targets roll through the open slots.
 
 A source's score is the sum of remaining(target)^-exponent over its open targets: finish what is nearly done. A target
 may open once all its sources that are targets themselves have opened; the earliest of the open ones can then always be
-finished. Which source is loaded and which target opens is decided by a `RollingRule`: the greedy one, or one that was
-trained, see `learned_rule`.
+finished. The final source of the best score is loaded, and the target opens whose sources' scores sum up to most.
 """
 
 from __future__ import annotations
@@ -35,9 +34,6 @@ class Graph(NamedTuple):
     outgoing: CsrPattern
 
 
-OCTAVES: Final = 8
-"""Classes of the number of a source's targets that have not opened: 0, 1, 2 to 3, 4 to 7 and so on."""
-
 STEPS: Final = 128
 """Targets opened, or sources loaded, between two questions for the time."""
 
@@ -46,29 +42,6 @@ LOOKS: Final = 50_000_000
 
 FEWEST_LOOKS: Final = 32
 """Targets of the pool that are compared before one opens, at least."""
-
-MOST_USES: Final = 3
-"""Open targets of a source that are told apart."""
-
-
-class RollingRule(NamedTuple):
-    """Preferences that decide what is loaded and what opens.
-
-    A source is worth its score times `loading` [OCTAVES], by its targets that have not opened. A target is worth the
-    sum over its sources of their scores times `overlap`, and of `opening` [MOST_USES + 1, OCTAVES], by their open
-    targets and by those that have not opened.
-    """
-
-    exponent: float
-    overlap: float
-    loading: NDArray[np.float64]
-    opening: NDArray[np.float64]
-
-
-def greedy_rule(exponent: float) -> RollingRule:
-    """Return the rule that knows nothing but scores."""
-    # an exponent of another type would be compiled for anew
-    return RollingRule(float(exponent), 1.0, np.ones(OCTAVES), np.zeros((MOST_USES + 1, OCTAVES)))
 
 
 class BestSources(NamedTuple):
@@ -87,12 +60,8 @@ class BestSources(NamedTuple):
 class Rolling(NamedTuple):
     """State that changes while targets roll; the names are those of the theory."""
 
-    rule: RollingRule
     worths: NDArray[np.float64]
-    octaves: Ids
     scores: NDArray[np.float64]
-    left: Ids
-    uses: Ids
     remaining: Ids
     waiting: Ids
     may_open: Flags
@@ -117,22 +86,13 @@ def greedy_target_orders(network: NeuronGraph, open_count: int, exponent: float)
     Raises:
         ValueError: no open target.
     """
-    return rolled_target_orders(network, open_count, greedy_rule(exponent))
-
-
-def rolled_target_orders(network: NeuronGraph, open_count: int, rule: RollingRule) -> TargetOrders:
-    """Load the final source, open the target, that a rule prefers; `open_count` targets are open at once.
-
-    Raises:
-        ValueError: no open target.
-    """
-    found = rolled_in_time(network, open_count, rule, lambda: False)
+    found = rolled_in_time(network, open_count, exponent, lambda: False)
     assert found is not None
     return found
 
 
 def rolled_in_time(
-    network: NeuronGraph, open_count: int, rule: RollingRule, is_late: Callable[[], bool]
+    network: NeuronGraph, open_count: int, exponent: float, is_late: Callable[[], bool]
 ) -> TargetOrders | None:
     """Do the same while it is not late: None once it is, which is asked now and again.
 
@@ -144,7 +104,7 @@ def rolled_in_time(
     # read-only arrays would be compiled for anew
     sources, targets = (np.require(ids, requirements="W") for ids in (network.sources, network.targets))
     graph = Graph(sources, targets, network.incoming, network.outgoing)
-    rolling = _rolling(network, rule)
+    rolling = _rolling(network, exponent)
     looks = max(FEWEST_LOOKS, LOOKS // max(1, network.connection_count))
     for room in range(STEPS, open_count + STEPS, STEPS):
         if is_late():
@@ -156,12 +116,10 @@ def rolled_in_time(
     return TargetOrders(rolling.orders[0], rolling.orders[1], open_count)
 
 
-def _rolling(network: NeuronGraph, rule: RollingRule) -> Rolling:
+def _rolling(network: NeuronGraph, exponent: float) -> Rolling:
     is_target = network.in_degrees > 0
     worths = np.zeros(int(network.in_degrees.max(initial=1)) + 1)
-    worths[1:] = np.arange(1, len(worths), dtype=np.float64) ** -rule.exponent
-    left = np.arange(int(network.out_degrees.max(initial=0)) + 1)
-    octaves = np.minimum(np.frexp(left)[1], OCTAVES - 1).astype(np.int64)
+    worths[1:] = np.arange(1, len(worths), dtype=np.float64) ** -exponent
     waiting = np.bincount(network.targets[is_target[network.sources]], minlength=network.neuron_count).astype(np.int64)
     count, may_open, is_final = network.neuron_count, is_target & (waiting == 0), ~is_target
     pool, first = np.zeros(count, dtype=np.int64), np.flatnonzero(may_open)
@@ -169,12 +127,8 @@ def _rolling(network: NeuronGraph, rule: RollingRule) -> Rolling:
     counters = np.zeros(7, dtype=np.int64)
     counters[POOLED] = len(first)
     return Rolling(
-        rule=rule,
         worths=worths,
-        octaves=octaves,
         scores=np.zeros(count),
-        left=network.out_degrees.astype(np.int64),
-        uses=np.zeros(count, dtype=np.int64),
         remaining=network.in_degrees.copy(),
         waiting=waiting,
         may_open=may_open,
@@ -238,7 +192,7 @@ def _settle(rolling: Rolling) -> None:
         rolling.best.is_changed[source] = False
         worths[source] = -1.0
         if rolling.is_final[source]:
-            worths[source] = rolling.scores[source] * rolling.rule.loading[rolling.octaves[rolling.left[source]]]
+            worths[source] = rolling.scores[source]
     if 8 * count > leaves:
         for node in range(leaves - 1, 0, -1):
             winners[node] = _winner(rolling.best, node)
@@ -288,7 +242,6 @@ def _run(graph: Graph, rolling: Rolling, connection: int) -> None:
     rolling.remaining[target] = left
     rolling.has_run[connection] = True
     rolling.scores[graph.sources[connection]] -= rolling.worths[left + 1]
-    rolling.uses[graph.sources[connection]] -= 1
     _touch(rolling, graph.sources[connection])
     if left == 0:
         _close(graph, rolling, target)
@@ -369,11 +322,10 @@ def _better(graph: Graph, rolling: Rolling, target: int, best: int, best_worth: 
 
 @compiled
 def _worth(graph: Graph, rolling: Rolling, target: int) -> float:
-    rule, total = rolling.rule, 0.0
+    total = 0.0
     for entry in range(graph.incoming.pointers[target], graph.incoming.pointers[target + 1]):
-        source = graph.sources[graph.incoming.indices[entry]]
-        uses = min(rolling.uses[source], MOST_USES)
-        total += rule.overlap * rolling.scores[source] + rule.opening[uses, rolling.octaves[rolling.left[source]]]
+        connection: int = graph.incoming.indices[entry]
+        total += float(rolling.scores[graph.sources[connection]])
     return total
 
 
@@ -387,8 +339,6 @@ def _open(graph: Graph, rolling: Rolling, target: int) -> None:
         connection: int = graph.incoming.indices[entry]
         source: int = graph.sources[connection]
         rolling.scores[source] += worth
-        rolling.left[source] -= 1
-        rolling.uses[source] += 1
         _touch(rolling, source)
     for entry in range(graph.outgoing.pointers[target], graph.outgoing.pointers[target + 1]):
         reached = graph.targets[graph.outgoing.indices[entry]]

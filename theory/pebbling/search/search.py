@@ -136,8 +136,9 @@ _BLOCK = 2048
 _UNLIMITED = 1 << 62
 # Connections up to which moves of them reach everything; of larger networks they only mend the orders of targets.
 _SMALL = 500
-# Connections from which on they are not moved one by one: to count the order again takes minutes.
-_HUGE = 2_000_000
+# Connections from which on they are not moved one by one, which wins a few of them and takes seconds to begin with, and
+# from which on only the best start is searched from.
+_HUGE = 200_000
 # Under LRU and RR fewer targets than M - 2 may be open, since sources that have passed leave late: shares of M to try.
 _OPEN_SHARES: Final[Mapping[Policy, tuple[float, ...]]] = {
     "lru": (0.45, 0.55, 0.65, 0.75),
@@ -221,11 +222,12 @@ class Search:
     def _by_min(self, starts: Mapping[str, Candidate]) -> Candidate:
         """Targets in the orders of the start whose orders of targets cost least, then connections."""
         open_count = self._memory.capacity - 2
-        states = {name: self._state(target_orders(self._network, of.order, open_count)) for name, of in starts.items()}
+        best = min(starts.values(), key=lambda start: start.cost)
+        tried = [best] if self._network.connection_count >= _HUGE else [*starts.values()]
+        states = {of.start: self._state(target_orders(self._network, of.order, open_count)) for of in tried}
         name = min(states, key=lambda start: states[start].cost)
         share = self._targets_share()
         found = self._anneal_targets(states[name], name, Phase(0.0, share))
-        best = min(starts.values(), key=lambda start: start.cost)
         if best.cost < found.cost:
             found = best._replace(trace=found.trace)
         return self._move_connections(found, Phase(share, 1.0))

@@ -17,19 +17,13 @@ from ..orders.interval_stabbing import (
     natural_orders,
     sliding_window_order,
 )
-from ..orders.learned_rule import learned_rule
-from ..orders.rolling_orders import greedy_rule, rolled_in_time
+from ..orders.rolling_orders import rolled_in_time
 from ..orders.simple_orders import depth_first_order, pull_order, push_order, target_block_order
 
 # Connections from which on one greedy order must do, and from which on no order by the band of a matrix is made.
 _LARGE, _HUGE = 200_000, 1_500_000
-# The trained rule saves 2 % of the transfers of the best greedy order up to 61 000 connections, 0.05 % at 100 000.
-_LEARNED = 100_000
 # The last one is the best alone for 200 000 connections and more.
 _EXPONENTS = (3.0, 2.0, 6.0)
-
-LEARNED = "learned rolling"
-"""Name of the start that a trained rule makes."""
 
 SLOWER: Final[Mapping[str, tuple[Callable[[NeuronGraph], NDArray[np.int64]], int]]] = {
     "reverse cuthill-mckee": (reverse_cuthill_mckee_order, _HUGE),
@@ -64,16 +58,16 @@ def start_orders(
 def rolling_targets(
     network: NeuronGraph, open_count: int, is_late: Callable[[], bool] = lambda: False
 ) -> list[TargetOrders]:
-    """Orders of targets for a number of open ones: by a window that slides, and by rules, unless it is late."""
+    """Orders of targets for a number of open ones: by a window that slides, and greedily, unless it is late."""
     return [natural_orders(network, open_count), *_rolled(network, open_count, is_late).values()]
 
 
 def _rolled(network: NeuronGraph, open_count: int, is_late: Callable[[], bool]) -> dict[str, TargetOrders]:
-    """Return orders of targets by the name of the rule, those that were made before it was late."""
-    # the trained rule is the best on the mean, so that it comes first
-    rules = {LEARNED: learned_rule(network, open_count)} if network.connection_count < _LEARNED else {}
-    rules |= {f"greedy rolling {exponent:g}": greedy_rule(exponent) for exponent in _exponents(network)}
-    found = {name: rolled_in_time(network, open_count, rule, is_late) for name, rule in rules.items()}
+    """Return orders of targets by name, those that were made before it was late."""
+    found = {
+        f"greedy rolling {exponent:g}": rolled_in_time(network, open_count, exponent, is_late)
+        for exponent in _exponents(network)
+    }
     return {name: orders for name, orders in found.items() if orders is not None}
 
 

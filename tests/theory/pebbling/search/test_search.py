@@ -14,9 +14,9 @@ from redpebble.sparse.neuron_graph import NeuronGraph, check_order, from_layers
 from redpebble.theory.pebbling.bounds.bounds import lower_bound
 from redpebble.theory.pebbling.machine import Memory
 from redpebble.theory.pebbling.machine_compiled import count_transfers
-from redpebble.theory.pebbling.orders.rolling_orders import greedy_rule, greedy_target_orders, rolled_in_time
+from redpebble.theory.pebbling.orders.rolling_orders import greedy_target_orders, rolled_in_time
 from redpebble.theory.pebbling.search.search import SearchRequest, search_order
-from redpebble.theory.pebbling.search.starts import LEARNED, SLOWER, rolling_targets, start_orders
+from redpebble.theory.pebbling.search.starts import SLOWER, rolling_targets, start_orders
 from tests.support.exhaustive_optimum import fewest_transfers
 from tests.support.network_strategies import SEEDS, networks
 from tests.support.neuron_graphs import random_banded, random_dag, random_layers, shuffled
@@ -71,7 +71,7 @@ def test_starts_that_take_long_are_left_out_once_it_is_late() -> None:
     every = start_orders(network, 12)
     assert [*every] == [*start_orders(network, 12, lambda: False)]
     cheap = start_orders(network, 12, lambda: True)
-    assert {*every} - {*cheap} == {*SLOWER, LEARNED, *(name for name in every if name.startswith("greedy"))}
+    assert {*every} - {*cheap} == {*SLOWER, *(name for name in every if name.startswith("greedy"))}
     assert all(np.array_equal(order, every[name]) for name, order in cheap.items())
     assert len(rolling_targets(network, 10, lambda: True)) == 1
 
@@ -79,9 +79,9 @@ def test_starts_that_take_long_are_left_out_once_it_is_late() -> None:
 def test_a_start_that_takes_longer_than_there_is_time_for_is_given_up() -> None:
     network = random_layers([400, 400], 0.02, np.random.default_rng(0))
     asked = count()
-    assert rolled_in_time(network, 10, greedy_rule(2.0), lambda: next(asked) >= 2) is None
+    assert rolled_in_time(network, 10, 2.0, lambda: next(asked) >= 2) is None
     assert next(asked) == 3
-    whole = rolled_in_time(network, 10, greedy_rule(2.0), lambda: False)
+    whole = rolled_in_time(network, 10, 2.0, lambda: False)
     assert whole is not None
     assert np.array_equal(whole.closing, greedy_target_orders(network, 10, 2.0).closing)
 
