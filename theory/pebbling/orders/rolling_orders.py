@@ -21,8 +21,9 @@ from .interval_stabbing import TargetOrders
 Ids = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 # Counters: targets opened, targets closed, closed targets that have passed on their value, and those that still will;
-# targets in the pool, and the place in it where the next look begins; sources whose worth has changed.
-OPENED, CLOSED, PASSED, PASSING, POOLED, LOOKED, CHANGED = 0, 1, 2, 3, 4, 5, 6
+# targets in the pool, and the place in it where the next look begins; sources whose worth has changed; slots that are
+# filled before the first source is loaded.
+OPENED, CLOSED, PASSED, PASSING, POOLED, LOOKED, CHANGED, FILLED = 0, 1, 2, 3, 4, 5, 6, 7
 
 
 class Graph(NamedTuple):
@@ -106,13 +107,11 @@ def rolled_in_time(
     graph = Graph(sources, targets, network.incoming, network.outgoing)
     rolling = _rolling(network, exponent)
     looks = max(FEWEST_LOOKS, LOOKS // max(1, network.connection_count))
-    for room in range(STEPS, open_count + STEPS, STEPS):
+    is_done = False
+    while not is_done:
         if is_late():
             return None
-        fill(graph, rolling, min(room, open_count), -1, looks)
-    while not roll(graph, rolling, open_count, looks):
-        if is_late():
-            return None
+        is_done = roll(graph, rolling, open_count, looks)
     return TargetOrders(rolling.orders[0], rolling.orders[1], open_count)
 
 
@@ -124,7 +123,7 @@ def _rolling(network: NeuronGraph, exponent: float) -> Rolling:
     count, may_open, is_final = network.neuron_count, is_target & (waiting == 0), ~is_target
     pool, first = np.zeros(count, dtype=np.int64), np.flatnonzero(may_open)
     pool[: len(first)] = first
-    counters = np.zeros(7, dtype=np.int64)
+    counters = np.zeros(8, dtype=np.int64)
     counters[POOLED] = len(first)
     return Rolling(
         worths=worths,
@@ -160,13 +159,21 @@ def _best_sources(is_final: Flags) -> BestSources:
 
 @compiled
 def roll(graph: Graph, rolling: Rolling, open_count: int, looks: int) -> bool:
-    """Load `STEPS` sources; return whether all targets have opened and closed."""
+    """Fill `STEPS` slots, or load `STEPS` sources once all are full; return whether all targets have opened and closed.
+
+    Both are one function, since another one that is called from outside would be compiled with all that it calls.
+    """
+    counters = rolling.counters
+    if counters[FILLED] < open_count:
+        counters[FILLED] = min(counters[FILLED] + STEPS, open_count)
+        _fill(graph, rolling, counters[FILLED], -1, looks)
+        return False
     for _ in range(STEPS):
-        if rolling.counters[OPENED] == rolling.counters[CLOSED]:
+        if counters[OPENED] == counters[CLOSED]:
             return True
         source = _best_source(rolling)
         while _load(graph, rolling, source):
-            fill(graph, rolling, open_count, source, looks)
+            _fill(graph, rolling, open_count, source, looks)
     return False
 
 
@@ -269,7 +276,7 @@ def _close(graph: Graph, rolling: Rolling, target: int) -> None:
 
 
 @compiled
-def fill(graph: Graph, rolling: Rolling, open_count: int, source: int, looks: int) -> None:
+def _fill(graph: Graph, rolling: Rolling, open_count: int, source: int, looks: int) -> None:
     """Open the best targets while there is room: of those of the source that is loaded, and of `looks` more.
 
     A source of -1 is none. Targets that may open are in a pool, which is looked at in turns.

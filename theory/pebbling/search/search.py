@@ -280,7 +280,8 @@ class Search:
 
     def _move_connections(self, start: Candidate, phase: Phase) -> Candidate:
         is_lru, connection_count = self._memory.policy in _OPEN_SHARES, self._network.connection_count
-        if connection_count >= _HUGE:
+        # code that is compiled when it is late would end later still
+        if connection_count >= _HUGE or self._budget.is_spent(1.0):
             return start
         temperatures = Temperatures(0.3, 0.1) if is_lru else Temperatures(0.1, 0.05)
         if connection_count <= _SMALL:
