@@ -1,20 +1,27 @@
-"""A block of queries of one head against all keys, block by block, so that no more scores exist than those of a block.
+"""Blocks of queries of one head against all keys, block by block, so that no more scores exist than those of a block.
 
 ```
-Q      = queries of the block, transposed and scaled         [features, width]
-for each block of keys:
-    S  = mask of the block, transposed, where there is one    [keys, width]
-    S  = K Q (+ S)                                            products.scores
-    S, sum, correction = weights of S                         weights.scores_to_weights
-    O  = O correction + V^T S                                 products.weighted_values
-result = O / sum, transposed
+for each block of queries:
+    Q  = its queries, transposed and scaled                       [features, width]
+for each block of keys, copied where several blocks of queries read it:
+    for each block of queries:
+        S  = its mask, transposed, where there is one             [keys, width]
+        S  = K Q (+ S)                                            products.scores
+        S, sum, correction = weights of S                         weights.scores_to_weights
+        O  = O correction + V^T S                                 products.weighted_values
+for each block of queries:
+    result = O / sum, transposed
 ```
+
+Rows of keys lie as far apart as all heads are wide: at such distances they leave most of a first-level cache unused,
+which copies do not.
 
 Where weights are rounded, their sum has to be known before: all blocks of keys are gone through twice, unless there is
 one. The second time O is multiplied by 1, as the largest score is known, and the result is O.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
@@ -26,7 +33,7 @@ from ..llvm.flow import branch, call, fold, loop, select, when
 from ..llvm.transposition import columns_to_rows, rows_to_columns
 from ..llvm.values import FLOAT, Floats, Index, Number, Truth
 from ..llvm.vectors import Lanes
-from .form import AttentionForm, BufferOffsets, Registers
+from .form import AttentionForm, BlockOffsets, BufferOffsets, Registers
 from .products import scores, weighted_values
 from .weights import (
     Sums,
@@ -48,7 +55,7 @@ class Past(NamedTuple):
 
 
 class BlockArguments(NamedTuple):
-    """Arguments of a block's function; strides are in floats, from one row to the next."""
+    """Arguments of the function of blocks; strides are in floats, from one row to the next."""
 
     queries: Floats
     keys: Floats
@@ -85,58 +92,60 @@ class _Keys(NamedTuple):
     """Whether each query reads but those up to its own number."""
 
 
-_OfBlock = Callable[[_Keys, Number, Number], None]
-"""Emits something for a block of keys: from one on, so many."""
+_OfBlock = Callable[["_Block", _Keys, Number, Number], None]
+"""Emits something for a block of queries and a block of keys: from one on, so many."""
 
 
-def query_block(code: Code, form: AttentionForm, width: int) -> ir.Function:
-    """Return `void (arguments...)`, the function of blocks of at most `width` queries."""
+def query_blocks(code: Code, form: AttentionForm, width: int) -> ir.Function:
+    """Return `void (arguments...)`, the function of a block of at most `width` queries, or of some whole ones."""
 
     @code.kernel(f"attention_{form.key}_{width}")
     def kernel(args: BlockArguments) -> None:
-        _Block(code, form, width, args).emit()
+        _Blocks(code, form, width, args).emit()
 
     return kernel
 
 
 @dataclass(frozen=True)
-class _Block:
+class _Blocks:
+    """Blocks of queries that read each block of keys one after the other."""
+
     code: Code
     form: AttentionForm
     width: int
     args: BlockArguments
 
     def emit(self) -> None:
-        """Emit the whole block."""
-        self._load_queries()
-        self._fill(self._buffers.values, self.form.value_size, 0.0)
-        self._fill(self._buffers.highest, 1, -inf)
-        self._fill(self._buffers.total, 1, 0.0)
+        """Emit all of them."""
+        with self._each() as block:
+            block.begin()
         if self.form.rounds_weights:
             self._emit_rounded()
         else:
             for keys in self._all_keys():
-                self._each_block(keys, self._sum_values)
-        self._finish()
+                self._each_block(keys, _Block.sum_values)
+        with self._each() as block:
+            block.finish(self._all_keys())
 
     def _emit_rounded(self) -> None:
         """Emit scores, the sum of their weights, and then rounded weights, times values."""
         args = self.args
         # the first time only the largest score and the sum of weights stay of each block
         for keys in self._all_keys():
-            self._each_block(keys, self._weigh)
-        self._load_factors()
+            self._each_block(keys, _Block.weigh)
+        with self._each() as block:
+            block.load_factors()
         # the weights of a single block are still there
         are_several = args.past.key_count + args.key_count > self.form.most_keys
 
-        def round_and_sum(keys: _Keys, first: Number, count: Number) -> None:
+        def round_and_sum(block: "_Block", keys: _Keys, first: Number, count: Number) -> None:
             if self.form.has_past:
-                self._weigh(keys, first, count)
+                block.weigh(keys, first, count)
             else:
                 with when(are_several):
-                    self._weigh(keys, first, count)
-            self._round(count)
-            self._add_values(keys, first, count)
+                    block.weigh(keys, first, count)
+            block.round(count)
+            block.add_values(keys, first, count)
 
         for keys in self._all_keys():
             self._each_block(keys, round_and_sum)
@@ -152,48 +161,65 @@ class _Block:
         own = args.keys, args.values, args.key_stride, args.value_stride, args.key_count
         return [*found, _Keys(*own, mask, form.causal)]
 
+    @contextmanager
+    def _each(self) -> Generator["_Block"]:
+        """Emit a loop over the blocks of queries; yields the block."""
+        args, width = self.args, self.width
+        size = BlockOffsets.of(self.form, width).end
+        start = args.scratch.at(BufferOffsets.of(self.form, width).blocks)
+        if self.form.most_blocks(width) == 1:
+            yield _Block(self.code, self.form, width, args, start, args.query_count.constant(0))
+            return
+        with loop(args.query_count, width) as query:
+            own = args._replace(
+                queries=args.queries.at(query * args.query_stride),
+                result=args.result.at(query * args.result_stride),
+                query_count=(args.query_count - query).smaller(width),
+                first_query=args.first_query + query,
+            )
+            yield _Block(self.code, self.form, width, own, start.at((query // width) * size), query)
+
     def _each_block(self, keys: _Keys, emit: _OfBlock) -> None:
+        """Emit something for each block of keys and each block of queries."""
         args, count = self.args, keys.length
-        if keys.causal:
-            behind = args.first_query + args.query_count
-            # keys behind the last query are not read
-            count = count.smaller(behind)
         size = self._block_size(count)
+        if keys.causal:
+            # keys behind the last query are not read
+            count = count.smaller(args.first_query + args.query_count)
         with loop(count.divided_up(size)) as number:
             first = number * size
-            left = count - first
-            emit(keys, first, left.smaller(size))
+            some = (count - first).smaller(size)
+            near = self._copied(keys, first, some)
+            with self._each() as block:
+                if keys.causal:
+                    left = block.args.first_query + block.args.query_count - first
+                    read = some.smaller(left)
+                    with when(read > 0):
+                        emit(block, near, first, read)
+                else:
+                    emit(block, near, first, some)
 
-    @property
-    def _buffers(self) -> BufferOffsets:
-        return BufferOffsets.of(self.form, self.width)
-
-    @property
-    def _lanes(self) -> Lanes:
-        return self.code.lanes(self.args.scratch)
-
-    def _at(self, offset: int) -> Floats:
-        return self.args.scratch.at(offset)
-
-    def _number(self, number: int) -> Number:
-        return self.args.scratch.constant(number)
-
-    def _load_queries(self) -> None:
-        """Emit the transposition of the queries, times the scale of the scores."""
-        args, lanes, size = self.args, self._lanes, self.form.key_size
-        queries = self._at(self._buffers.queries)
-        transpose = rows_to_columns(self.code, self.width)
-        call(transpose, args.queries, queries, args.query_stride, size, args.query_count, self.width)
-        with loop(self._number(size * self.width), lanes.width) as index:
-            self._scale(queries.at(index), self.form.query_scale)
-
-    def _scale(self, address: Floats, factor: ir.Value | float) -> None:
-        self._lanes.put(address, [self._lanes.mul(self._lanes.load(address), factor)])
-
-    def _fill(self, offset: int, rows: int, value: float) -> None:
-        lanes, start = self._lanes, self._at(offset)
-        with loop(self._number(rows * self.width), lanes.width) as index:
-            lanes.put(start.at(index), [value])
+    def _copied(self, keys: _Keys, first: Number, count: Number) -> _Keys:
+        """Return a block of keys and values, in a copy where there are gaps in them and several blocks read them."""
+        form, args = self.form, self.args
+        here = keys._replace(
+            keys=keys.keys.at(first * keys.key_stride), values=keys.values.at(first * keys.value_stride)
+        )
+        if form.most_blocks(self.width) == 1 or isinstance(keys.key_stride, int) or isinstance(keys.value_stride, int):
+            return here
+        buffers, pays = BufferOffsets.of(form, self.width), args.query_count > 2 * self.width
+        copies = (
+            (here.keys, keys.key_stride, form.key_size, buffers.keys),
+            (here.values, keys.value_stride, form.value_size, buffers.values),
+        )
+        found: list[tuple[Floats, Number]] = []
+        for source, stride, features, offset in copies:
+            target = args.scratch.at(offset)
+            with when(pays):
+                call(copied_rows(self.code, features), source, target, stride, count)
+            found.append(select(pays, (target, count.constant(features)), (source, stride)))
+        (near_keys, key_stride), (near_values, value_stride) = found
+        return here._replace(keys=near_keys, values=near_values, key_stride=key_stride, value_stride=value_stride)
 
     def _block_size(self, count: Number) -> Number:
         """Return the keys of all blocks but the last one: about equal parts, in multiples of what registers hold."""
@@ -202,46 +228,103 @@ class _Block:
         even = some.divided_up(some.divided_up(self.form.most_keys))
         return even.divided_up(rows) * rows
 
-    def _sum_values(self, known: _Keys, first: Number, count: Number) -> None:
-        self._weigh(known, first, count)
-        self._add_values(known, first, count)
 
-    def _weigh(self, known: _Keys, first: Number, count: Number) -> None:
+@dataclass(frozen=True)
+class _Block:
+    """A block of queries."""
+
+    code: Code
+    form: AttentionForm
+    width: int
+    args: BlockArguments
+    """Queries, result and counts are the own ones of the block; keys, values and mask serve all blocks."""
+    memory: Floats
+    """The block's own arrays."""
+    query: Number
+    """Its first query, counted from the first one of all blocks."""
+
+    def begin(self) -> None:
+        """Emit sums without a key."""
+        offsets = self._offsets
+        self._load_queries()
+        self._fill(self.memory.at(offsets.sums), self.form.value_size, 0.0)
+        self._fill(self.memory.at(offsets.highest), 1, -inf)
+        self._fill(self.memory.at(offsets.total), 1, 0.0)
+
+    @property
+    def _offsets(self) -> BlockOffsets:
+        return BlockOffsets.of(self.form, self.width)
+
+    @property
+    def _table(self) -> Floats:
+        """The scores, then the weights of a block of keys."""
+        return self.args.scratch.at(BufferOffsets.of(self.form, self.width).scores)
+
+    @property
+    def _lanes(self) -> Lanes:
+        return self.code.lanes(self.args.scratch)
+
+    def _number(self, number: int) -> Number:
+        return self.args.scratch.constant(number)
+
+    def _load_queries(self) -> None:
+        """Emit the transposition of the queries, times the scale of the scores."""
+        args, lanes, size = self.args, self._lanes, self.form.key_size
+        queries = self.memory.at(self._offsets.queries)
+        transpose = rows_to_columns(self.code, self.width)
+        call(transpose, args.queries, queries, args.query_stride, size, args.query_count, self.width)
+        with loop(self._number(size * self.width), lanes.width) as index:
+            self._scale(queries.at(index), self.form.query_scale)
+
+    def _scale(self, address: Floats, factor: ir.Value | float) -> None:
+        self._lanes.put(address, [self._lanes.mul(self._lanes.load(address), factor)])
+
+    def _fill(self, start: Floats, rows: int, value: float) -> None:
+        lanes = self._lanes
+        with loop(self._number(rows * self.width), lanes.width) as index:
+            lanes.put(start.at(index), [value])
+
+    def sum_values(self, keys: _Keys, first: Number, count: Number) -> None:
+        """Emit the weights of a block of keys, and the sums of its values."""
+        self.weigh(keys, first, count)
+        self.add_values(keys, first, count)
+
+    def weigh(self, keys: _Keys, first: Number, count: Number) -> None:
         """Emit the weights of a block of keys, and what they do to their sums."""
-        code, form, width, buffers = self.code, self.form, self.width, self._buffers
-        table, queries = self._at(buffers.scores), self._at(buffers.queries)
-        sums = Sums(*(self._at(offset) for offset in (buffers.highest, buffers.total, buffers.correction)))
+        code, form, width, offsets, table = self.code, self.form, self.width, self._offsets, self._table
+        sums = Sums(*(self.memory.at(offset) for offset in (offsets.highest, offsets.total, offsets.correction)))
         if form.biased:
-            self._bias(known, first, count)
-        keys = known.keys.at(first * known.key_stride)
-        call(scores(code, form, width), keys, queries, table, known.key_stride, count)
+            self._bias(keys, first, count)
+        queries = self.memory.at(offsets.queries)
+        call(scores(code, form, width), keys.keys, queries, table, keys.key_stride, count)
         call(scores_to_weights(code, width), table, sums, count)
 
-    def _add_values(self, known: _Keys, first: Number, count: Number) -> None:
+    def add_values(self, keys: _Keys, first: Number, count: Number) -> None:
         """Emit the sums of values after a block of keys has its weights."""
-        buffers = self._buffers
-        table, correction, sums = (self._at(at) for at in (buffers.scores, buffers.correction, buffers.values))
-        values = known.values.at(first * known.value_stride)
+        del first
+        offsets, memory = self._offsets, self.memory
+        correction, sums = memory.at(offsets.correction), memory.at(offsets.sums)
         function = weighted_values(self.code, self.form, self.width)
-        call(function, values, table, correction, sums, known.value_stride, count)
+        call(function, keys.values, self._table, correction, sums, keys.value_stride, count)
 
-    def _load_factors(self) -> None:
+    def load_factors(self) -> None:
         """Emit the inverse of each sum of weights."""
-        lanes, buffers = self._lanes, self._buffers
+        lanes, offsets = self._lanes, self._offsets
         with loop(self._number(self.width), lanes.width) as column:
-            total = lanes.load(self._at(buffers.total).at(column))
-            lanes.put(self._at(buffers.factor).at(column), [lanes.div(1.0, total)])
+            total = lanes.load(self.memory.at(offsets.total).at(column))
+            lanes.put(self.memory.at(offsets.factor).at(column), [lanes.div(1.0, total)])
 
-    def _round(self, count: Number) -> None:
-        table, factors = self._at(self._buffers.scores), self._at(self._buffers.factor)
-        call(rounded_weights(self.code, self.form, self.width), table, factors, count)
+    def round(self, count: Number) -> None:
+        """Emit the rounded weights of a block of keys."""
+        factors = self.memory.at(self._offsets.factor)
+        call(rounded_weights(self.code, self.form, self.width), self._table, factors, count)
 
     def _bias(self, keys: _Keys, first: Number, count: Number) -> None:
         """Emit what is added to the scores of a block of keys, written where these are going to be."""
-        code, args, table = self.code, self.args, self._at(self._buffers.scores)
+        code, args, table = self.code, self.args, self._table
         if self.form.masked:
             step = args.mask_key_stride
-            mask = keys.mask.at(first * step)
+            mask = keys.mask.at(first * step + self.query * args.mask_stride)
 
             def spread_row() -> None:
                 call(spread_mask(code, self.width), mask, table, count, step)
@@ -257,18 +340,19 @@ class _Block:
 
             branch(args.mask_stride == 0, spread_row, transpose_rows)
         else:
-            self._fill(self._buffers.scores, self.form.score_rows, 0.0)
+            self._fill(table, self.form.score_rows, 0.0)
         if keys.causal:
             call(hide_later_keys(code, self.width), table, count, args.first_query - first)
 
-    def _finish(self) -> None:
-        args, sums = self.args, self._at(self._buffers.values)
+    def finish(self, all_keys: Sequence[_Keys]) -> None:
+        """Emit the results."""
+        args, sums = self.args, self.memory.at(self._offsets.sums)
         if not self.form.rounds_weights:
-            self._divide(sums, self._at(self._buffers.total))
+            self._divide(sums, self.memory.at(self._offsets.total), all_keys)
         transpose = columns_to_rows(self.code, self.width)
         call(transpose, sums, args.result, args.result_stride, self.form.value_size, args.query_count, self.width)
 
-    def _divide(self, sums: Floats, total: Floats) -> None:
+    def _divide(self, sums: Floats, total: Floats, all_keys: Sequence[_Keys]) -> None:
         args, lanes = self.args, self._lanes
         # without a key sums are 0, and so is the result
         is_empty = args.key_count + args.past.key_count == 0
@@ -281,9 +365,9 @@ class _Block:
             with loop(self._number(self.form.value_size)) as feature:
                 self._scale(sums.at(feature * self.width + column), factor)
         if self.form.nan_as_zero:
-            self._drop_nan(sums, total)
+            self._drop_nan(sums, total, all_keys)
 
-    def _drop_nan(self, sums: Floats, total: Floats) -> None:
+    def _drop_nan(self, sums: Floats, total: Floats, all_keys: Sequence[_Keys]) -> None:
         """Emit the results of queries all of whose weights are NaN, where there are any: sums of zeros times values."""
         lanes = self._lanes
         builder, all_totals = lanes.builder, lanes.splat(0.0)
@@ -293,8 +377,27 @@ class _Block:
         sum_of_all = lanes.horizontal_sum(all_totals)
         with when(Truth(builder, builder.fcmp_unordered("uno", sum_of_all, sum_of_all)), likely=False):
             function = zeros_for_nan(self.code, self.form.value_size, self.width)
-            for number, keys in enumerate(self._all_keys()):
+            for number, keys in enumerate(all_keys):
                 call(function, keys.values, total, sums, keys.value_stride, keys.length, int(number > 0))
+
+
+def copied_rows(code: Code, features: int) -> ir.Function:
+    """Return `void (rows, target, stride, number of rows)`, which writes rows one behind the other."""
+
+    @code.kernel(f"attention_rows_{features}")
+    def kernel(rows: Floats, target: Floats, stride: Number, count: Number) -> None:
+        with loop(count) as row:
+            source, copy = rows.at(row * stride), target.at(row * features)
+            first, width = 0, code.target.lanes
+            while first < features:
+                # what is left behind the last whole vector is copied by narrower ones
+                width = width if first + width <= features else width // 2
+                if first + width <= features:
+                    lanes = code.lanes(rows, width)
+                    lanes.store(lanes.load(source.at(first)), copy.at(first))
+                    first += width
+
+    return kernel
 
 
 def zeros_for_nan(code: Code, features: int, width: int) -> ir.Function:

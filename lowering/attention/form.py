@@ -1,11 +1,13 @@
 """Form of the code of an attention, and the scratch memory of a block of queries."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from ...dialect.ops.attention import Attention, Roundings
 from ..cpu_target import CpuTarget
-from ..llvm.values import FLOAT_BYTES
+from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 
 WIDTHS: Final = (16, 32, 64)
 """Queries of a block."""
@@ -21,6 +23,9 @@ ROWS: Final = {32: {4: 6, 2: 8, 1: 8}, 16: {2: 6, 1: 6}}
 
 ROUNDED_KEYS: Final = 5 * MOST_KEYS
 """Keys of a block whose weights are rounded: those of several blocks have to be computed twice."""
+
+MOST_BLOCKS: Final = 4
+"""Blocks of as many queries as the widest has, one after the other, that read a block of keys from the first level."""
 
 SPARE_ROWS: Final = 2 * max(max(rows.values()) for rows in ROWS.values())
 """Rows of scores behind the last key: a block is rounded up to what registers hold, and so is what is written of it."""
@@ -61,6 +66,10 @@ class AttentionForm:
     def most_keys(self) -> int:
         """Keys of a block."""
         return ROUNDED_KEYS if self.rounds_weights else MOST_KEYS
+
+    def most_blocks(self, width: int) -> int:
+        """Return the blocks of queries that follow each other; where weights are rounded their scores have to stay."""
+        return MOST_BLOCKS if width == WIDTHS[-1] and not self.rounds_weights else 1
 
     @property
     def score_rows(self) -> int:
@@ -103,13 +112,43 @@ class Registers(NamedTuple):
 
 
 class BufferOffsets(NamedTuple):
-    """Floats from the start of a thread's scratch memory at which the arrays of a block begin, each [rows, width]."""
+    """Floats from the start of a thread's scratch memory at which arrays begin, and from the start of a block's own."""
+
+    scores: int
+    """[keys of a block, width]; then the weights"""
+    keys: int
+    """[keys of a block, features of a key]: a copy without gaps, which several blocks of queries read"""
+    values: int
+    """[keys of a block, features of a value]: the same of values"""
+    blocks: int
+    """Arrays of the first block of queries; those of the next one follow."""
+    end: int
+
+    @staticmethod
+    def of(form: AttentionForm, width: int) -> "BufferOffsets":
+        """Return the offsets for blocks of `width` queries."""
+        blocks = form.most_blocks(width)
+        copied = form.most_keys if blocks > 1 else 0
+        sizes = (
+            form.score_rows * width,
+            copied * form.key_size,
+            copied * form.value_size,
+            blocks * BlockOffsets.of(form, width).end,
+        )
+        return BufferOffsets(*_starts(sizes))
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all arrays."""
+        return self.end * FLOAT_BYTES
+
+
+class BlockOffsets(NamedTuple):
+    """Floats from the start of a block's own memory at which its arrays begin, each [rows, width]."""
 
     queries: int
     """[features of a key, width]"""
-    scores: int
-    """[keys of a block, width]; then the weights"""
-    values: int
+    sums: int
     """[features of a value, width]: weighted sums so far"""
     highest: int
     """[width]: the largest score so far"""
@@ -122,15 +161,12 @@ class BufferOffsets(NamedTuple):
     end: int
 
     @staticmethod
-    def of(form: AttentionForm, width: int) -> "BufferOffsets":
-        """Return the offsets for blocks of `width` queries."""
-        sizes = (form.key_size, form.score_rows, form.value_size, 1, 1, 1, 1)
-        starts = [0]
-        for rows in sizes:
-            starts.append(starts[-1] + rows * width)
-        return BufferOffsets(*starts)
+    def of(form: AttentionForm, width: int) -> "BlockOffsets":
+        """Return the offsets for a block of `width` queries."""
+        return BlockOffsets(*_starts([rows * width for rows in (form.key_size, form.value_size, 1, 1, 1, 1)]))
 
-    @property
-    def total_bytes(self) -> int:
-        """The bytes of all arrays."""
-        return self.end * FLOAT_BYTES
+
+def _starts(sizes: Sequence[int]) -> list[int]:
+    """Return where arrays start that follow each other, each at a multiple of a cache line, and where the last ends."""
+    line = ALIGNMENT // FLOAT_BYTES
+    return list(accumulate((-(-size // line) * line for size in sizes), initial=0))

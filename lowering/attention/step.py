@@ -20,7 +20,7 @@ from ..llvm.call_tables import SizeTable
 from ..llvm.flow import call, loop, select, when
 from ..llvm.values import NULL, Floats, Longs, Number
 from ..program import EqualSizes, TiledRows, TileTime
-from .block import BlockArguments, Past, query_block
+from .block import BlockArguments, Past, query_blocks
 from .form import WIDTHS, AttentionForm, BufferOffsets
 
 WIDEST: Final = WIDTHS[-1]
@@ -66,7 +66,8 @@ def attention_tiles() -> TiledRows:
 
 def attention_scratch_bytes(op: Attention) -> int:
     """Return the bytes of scratch memory that a thread needs."""
-    return BufferOffsets.of(AttentionForm.of(op), WIDEST).total_bytes
+    form = AttentionForm.of(op)
+    return max(BufferOffsets.of(form, width).total_bytes for width in WIDTHS)
 
 
 @dataclass(frozen=True)
@@ -95,18 +96,26 @@ class AttentionStep:
                 # blocks of a head follow each other, then heads, then samples
                 number = first + done
                 pair, block = number // of_head, number % of_head
-                self._emit_block(pair // heads, pair % heads, block * WIDEST)
+                most = AttentionForm.of(self.op).most_blocks(WIDEST)
+                place = block % most
+                # some blocks of a head are done together
+                with when((place == 0) | (done == 0)):
+                    some = (stop - number).smaller(place.constant(most) - place)
+                    query = block * WIDEST
+                    count = (some * WIDEST).smaller(queries - query)
+                    whole = count - count % WIDEST
+                    for first_query, part in ((query, whole), (query + whole, count - whole)):
+                        self._emit_blocks(pair // heads, pair % heads, first_query, part)
 
     def _value(self, size: Size) -> Number:
         return self.sizes.number(self.size_table, size)
 
-    def _emit_block(self, sample: Number, head: Number, query: Number) -> None:
-        """Emit a block of queries from one on, by the narrowest code that takes them all."""
+    def _emit_blocks(self, sample: Number, head: Number, query: Number, count: Number) -> None:
+        """Emit so many queries from one on: whole blocks of the widest, or one by the narrowest code that takes it."""
         op, form = self.op, AttentionForm.of(self.op)
         # some heads of queries share a head of keys
         key_head = head // (op.head_counts.queries // op.head_counts.keys)
-        queries, keys = (self._value(self.sizes.shapes[value][1]) for value in (op.q, op.k))
-        left = queries - query
+        keys = self._value(self.sizes.shapes[op.k][1])
         mask, mask_stride, mask_key_stride = self._mask(sample, head, query)
         query_stride, key_stride, value_stride, result_stride = (
             query.constant(shape_of(value)[2]) for value in (op.q, op.k, op.v, op.result)
@@ -125,7 +134,7 @@ class AttentionStep:
             mask_stride=mask_stride,
             mask_key_stride=mask_key_stride,
             result_stride=result_stride,
-            query_count=left.smaller(WIDEST),
+            query_count=count,
             key_count=keys,
             first_query=query,
             past=self._past(sample, key_head),
@@ -148,8 +157,9 @@ class AttentionStep:
     def _call_narrowest(self, form: AttentionForm, arguments: BlockArguments) -> None:
         count = arguments.query_count
         for less, width in pairwise((0, *WIDTHS)):
-            with when((count > less) & (count <= width)):
-                call(query_block(self.code, form, width), arguments)
+            most = count if width == WIDEST else count.constant(width)
+            with when((count > less) & (count <= most)):
+                call(query_blocks(self.code, form, width), arguments)
 
     def _row(self, value: SSAValue, position: tuple[Number, Number, Number], features: int) -> Floats:
         """Return the address of the features of a head, in a row of a sample."""

@@ -15,7 +15,7 @@ from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.network import Network
 from tests.support.lowering_modules import HERE, Floats, best_target_first, function, native
 
-LENGTHS = (1, 7, 17, 33, 64, 197)
+LENGTHS = (1, 7, 17, 33, 64, 197, 330)
 
 Sizes = tuple[int, int, int, int]
 """Heads, heads of keys, features of a key, features of a value."""
@@ -102,7 +102,7 @@ def check(
 def test_attention_agrees_with_float64(target: CpuTarget) -> None:
     sizes, weighting = (3, 3, 5, 13), Weighting(0.4)
     net = network(target, sizes, weighting)
-    for samples, length in ((0, 5), (7, 1), (2, 7), (1, 17), (1, 33), (1, 64), (1, 197)):
+    for samples, length in ((0, 5), (7, 1), (2, 7), (1, 17), (1, 33), (1, 64), (1, 197), (1, 330)):
         check(net, sizes, weighting, operands(sizes, samples, length, length))
 
 
@@ -111,7 +111,7 @@ def test_masks_are_broadcast_over_samples_heads_and_queries(target: CpuTarget) -
     sizes, weighting = (2, 2, 8, 8), Weighting(0.25)
     for axes in ((DYNAMIC, 1), (1, 2)):
         net = network(target, sizes, weighting, axes)
-        for samples, length in ((2, 7), (1, 33), (3, 80)):
+        for samples, length in ((2, 7), (1, 33), (3, 80), (1, 330)):
             arrays = operands(sizes, samples, length, length)
             for rows, keys in ((1, length), (length, length), (length, 1), (1, 1)):
                 shape = (samples if axes[0] == DYNAMIC else 1, axes[1], rows, keys)
@@ -203,11 +203,12 @@ def test_any_shape_agrees_with_float64(samples: int, length: int, sizes: Sizes, 
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_change_no_bit(threads: int) -> None:
-    sizes, weighting = (3, 3, 16, 16), Weighting(0.25)
+@pytest.mark.parametrize("causal", [False, True])
+def test_threads_change_no_bit(threads: int, causal: bool) -> None:
+    sizes, weighting = (3, 3, 16, 16), Weighting(0.25, causal=causal)
     target = next(iter(HERE.values()))
     one, several = (network(target, sizes, weighting, threads=count) for count in (1, threads))
-    for samples, length in ((1, 197), (5, 33), (2, 64), (9, 3)):
+    for samples, length in ((1, 197), (5, 33), (2, 64), (9, 3), (1, 600)):
         arrays = operands(sizes, samples, length, length)
         np.testing.assert_array_equal(one.run(None, feeds(arrays))[0], several.run(None, feeds(arrays))[0])
 

@@ -17,7 +17,7 @@ from tests.lowering.attention.test_attention import expected, operands
 from tests.support.lowering_modules import HERE, Floats, best_target_first, function, native
 
 SIZES = (4, 2, 8, 12)
-LENGTHS = ((1, 0), (1, 1), (1, 127), (5, 7), (33, 140), (70, 3))
+LENGTHS = ((1, 0), (1, 1), (1, 127), (5, 7), (33, 140), (70, 3), (290, 5))
 """Own keys, and those of the past."""
 
 
@@ -84,7 +84,7 @@ def test_it_is_attention_to_both_parts(target: CpuTarget) -> None:
 
 @best_target_first
 def test_a_causal_step_reads_all_of_the_past_and_its_own_keys_so_far(target: CpuTarget) -> None:
-    for samples, own, past in ((2, 5, 7), (1, 70, 140), (3, 1, 4)):
+    for samples, own, past in ((2, 5, 7), (1, 70, 140), (3, 1, 4), (1, 290, 140)):
         case = step(Weighting(0.4), samples, own, past)
         q, k, v = operands(SIZES, samples, own, own + past)
         hidden = np.triu(np.full((own, own + past), -np.inf, np.float32), past + 1)
