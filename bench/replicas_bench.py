@@ -3,12 +3,13 @@
 Each exchange trains the same networks from the same values on the same batches, with three seeds and one rate: of
 `RATES` the one by which Lion with sums of float32 loses least. A loss is that of all samples after the last step, and
 is divided by what float32 has of the same seed. A row of float32 with batches in another order says how much of a
-difference is chance. Bytes are those that a rank sends, as a share of those of float32.
+difference is chance. Bytes are those that a rank sends, as a share of those of float32. An epoch is the mean time of
+all but the first one, validation left out: over a slow network it says what the bytes are worth.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -21,7 +22,8 @@ from ..driver.compiler import compile as compiled
 from ..frontend.reading.model_source import read_model
 from ..models import zoo
 from ..models.digits_training import split_digits
-from ..pruning.examples.weather import FEATURES, generated, network
+from ..pruning.examples.weather.generated_fields import generated
+from ..pruning.examples.weather.networks import mlp
 from ..tools.console.console import console
 from ..training.finetune import fitted, trained
 from ..training.native_step import NativeStep, StepOptions
@@ -68,14 +70,14 @@ def digits(rng: np.random.Generator) -> Task:
 
 def weather(rng: np.random.Generator) -> Task:
     """Return the network for weather, random, of which 80 % are zeros."""
-    model = read_model(network((FEATURES, 512, 512), rng))
+    model = read_model(mlp(rng, (25, 512, 512)))
     for value in model.graph.initializers.values():
         array = _array(value)
         if array.ndim == 2 and min(array.shape) > 1:
             kept = rng.random(array.shape) < 0.2
             value.const_value = ir.tensor(np.where(kept, array * np.float32(5**0.5), 0), name=value.name)
     data = generated(24_576, rng)
-    return Task(model, Samples({"x": data.features}, data.truth), FinetuneOptions("crps", "lion", 20, 256))
+    return Task(model, Samples(data.for_networks, data.truth), FinetuneOptions("crps", "lion", 20, 256))
 
 
 def teacher(rng: np.random.Generator) -> Task:
@@ -107,50 +109,65 @@ def _disturbed(model: ir.Model, rng: np.random.Generator) -> ir.Model:
     return model
 
 
+class Trained(NamedTuple):
+    """The loss after the last step, the bytes that a rank sent, and the seconds of an epoch."""
+
+    loss: float
+    sent: int
+    seconds: float
+
+
 class Runs:
     """A task with one seed on all ranks."""
 
-    def __init__(self, name: str, seed: int) -> None:
+    def __init__(self, name: str, seed: int, epochs: int = 0) -> None:
         """Make the code."""
-        self._task = TASKS[name](np.random.default_rng(seed))
+        task = TASKS[name](np.random.default_rng(seed))
+        self._task = replace(task, options=replace(task.options, epochs=epochs or task.options.epochs))
         self._seed = seed
         _, rows = fitted(self._task.options, self._task.samples, MpiReplicas.of_world())
         self._step = NativeStep(self._task.model, StepOptions(self._task.options.loss, rows))
         self._start = self._step.values.copy()
 
-    def run(self, rate: float, words: Mapping[str, Any]) -> tuple[float, int]:
-        """Return the loss after the last step, and the bytes that were sent."""
+    def run(self, rate: float, words: Mapping[str, Any]) -> Trained:
+        """Train from the first values again."""
         step, replicas = self._step, MpiReplicas.of_world()
         step.values[:] = self._start
         step.put()
         seed = self._seed + words.get("seed", 0)
         options = replace(self._task.options, **{**words, "rate": rate, "seed": seed})
         _, report = trained(step, self._task.samples, options, replicas=replicas)
-        return report.epochs[-1].validation, replicas.bytes_sent
+        epochs = report.epochs
+        # before training, validation alone was measured
+        seconds = np.mean([one.seconds for one in epochs[1:] or epochs]) - report.before.seconds
+        return Trained(epochs[-1].validation, replicas.bytes_sent, float(seconds))
 
 
 def main(
     task: Annotated[str, typer.Option(help="Digits, weather or teacher.")] = "digits",
     only: Annotated[str, typer.Option(help="Exchanges, by commas; by itself all.")] = "",
     rates: Annotated[str, typer.Option(help="Rates that are tried with float32.")] = ",".join(map(str, RATES)),
+    seeds: Annotated[str, typer.Option(help="Seeds, by commas.")] = ",".join(map(str, SEEDS)),
+    epochs: Annotated[int, typer.Option(help="Times that all samples are trained on; 0: as the task has it.")] = 0,
 ) -> None:
     """Print a line for each exchange."""
-    runs = [Runs(task, seed) for seed in SEEDS]
+    runs = [Runs(task, seed, epochs) for seed in map(int, seeds.split(","))]
     by_rate = {rate: [run.run(rate, EXCHANGES["f32"]) for run in runs] for rate in map(float, rates.split(","))}
-    means = {rate: float(np.mean([loss for loss, _ in found])) for rate, found in by_rate.items()}
+    means = {rate: float(np.mean([one.loss for one in found])) for rate, found in by_rate.items()}
     best = min(means, key=means.__getitem__)
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for header in (f"{task}, --lr {best:g}", "loss", "over f32, each seed", "mean", "bytes"):
+    for header in (f"{task}, --lr {best:g}", "loss", "over f32, each seed", "mean", "bytes", "epoch"):
         table.add_column(header, justify="right", no_wrap=True)
     for name, words in EXCHANGES.items():
         if only and name not in only.split(","):
             continue
         found = by_rate[best] if name == "f32" else [run.run(best, words) for run in runs]
-        ratios = [100 * (loss / one - 1) for (loss, _), (one, _) in zip(found, by_rate[best], strict=True)]
-        losses = float(np.mean([loss for loss, _ in found]))
+        ratios = [100 * (one.loss / other.loss - 1) for one, other in zip(found, by_rate[best], strict=True)]
+        losses = float(np.mean([one.loss for one in found]))
         each = " ".join(f"{ratio:+.2f}" for ratio in ratios)
-        share = by_rate[best][0][1] / max(1, found[0][1])
-        table.add_row(name, f"{losses:.5f}", each, f"{np.mean(ratios):+.2f} %", f"1/{share:.1f}")
+        share = by_rate[best][0].sent / max(1, found[0].sent)
+        seconds = f"{np.mean([one.seconds for one in found]):.2f} s"
+        table.add_row(name, f"{losses:.5f}", each, f"{np.mean(ratios):+.2f} %", f"1/{share:.1f}", seconds)
     if not MpiReplicas.of_world().rank:
         console.print(f"f32: {', '.join(f'{rate:g} {loss:.5f}' for rate, loss in means.items())}", highlight=False)
         console.print(table)

@@ -62,7 +62,7 @@ class GraphBuilder:
         return self._tape.initializer(ir.tensor(np.ascontiguousarray(array), name=name))
 
     def op(
-        self, op_type: str, inputs: Sequence[ir.Value], name: str, attributes: Mapping[str, Any] | None = None
+        self, op_type: str, inputs: Sequence[ir.Value | None], name: str, attributes: Mapping[str, Any] | None = None
     ) -> ir.Value:
         """The first output of a new node called `name`; the value is called `name` + "_output_0", as torch does."""
         value = self._tape.op(op_type, inputs, attributes, name=name)

@@ -1,7 +1,7 @@
 """Losses as numbers: the mean over rows of what `pebble-differentiate` has the gradient of."""
 
 from math import erf, pi, sqrt
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,8 @@ def mean_loss(name: LossName, outputs: Floats, target: Floats, *, are_shares: bo
             case "cross-entropy":
                 return float(-(wanted * _log_shares(y, are_shares=are_shares)).sum(axis=1).mean())
             case "crps":
-                return _crps(y, wanted)
+                mean, deviation = np.split(y, 2, axis=1)
+                return float(normal_crps(mean, deviation, wanted).mean())
 
 
 def hits(outputs: Floats, target: Floats) -> float:
@@ -40,10 +41,9 @@ def _log_shares(y: NDArray[np.float64], *, are_shares: bool) -> NDArray[np.float
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
 
-def _crps(y: NDArray[np.float64], wanted: NDArray[np.float64]) -> float:
-    """Gneiting and Raftery 2007, equation 21."""
-    mean, deviation = np.split(y, 2, axis=1)
-    z = (wanted - mean) / deviation
-    between = np.asarray(ERF(z / sqrt(2)), np.float64)
+def normal_crps(mean: NDArray[Any], deviation: NDArray[Any], truth: NDArray[Any]) -> NDArray[np.float64]:
+    """Return the CRPS of normal distributions: Gneiting and Raftery 2007, equation 21."""
+    wide = deviation.astype(np.float64)
+    z = (truth.astype(np.float64) - mean) / wide
     density = np.exp(-np.square(z) / 2) * sqrt(2 / pi)
-    return float((deviation * (z * between + density - 1 / sqrt(pi))).mean())
+    return wide * (z * np.asarray(ERF(z / sqrt(2)), np.float64) + density - 1 / sqrt(pi))
