@@ -24,7 +24,8 @@ A width is left out where a column is predicted to take longer than in narrower 
 and out, which happens when few connections are left and a wide tile is mostly the moving of its values. Tiles of 48 are
 there only where they are faster than the widest ones. Dense kernels do as many rows as there are: further widths are
 there where a number of rows takes less time by them. So are the widths of tiles of rows, in which layers without a
-kernel for several rows are done row by row.
+kernel for several rows are done row by row. Without a layer, rows that are not short have tiles of one row alone, which
+no way in or out transposes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -159,6 +160,9 @@ WORTH_REPLACING: Final = 0.97
 LEAST_US: Final = 2.0
 """Time of the widest tile from which on further widths pay: each costs a call some 20 ns to tell apart."""
 
+LEAST_OF_ROWS: Final = 256
+"""Features that come in and go out from which on tiles without a layer are rows: these are not transposed."""
+
 ABOUT_EQUAL: Final = 1.1
 """Ratio to the least time of a column up to which the widest tiles are preferred: they read weights least often. Tiles
 of 8 columns that were predicted to take 2 % less than one of 64 have taken 1.4 times as long."""
@@ -190,6 +194,8 @@ def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
     """Return the widths at which a column takes less time than in narrower tiles, as far as times are known."""
     kernels = [op.kernel for op in ops if isinstance(op, LinearOp) and op.kernel is not None]
     boundary = boundary_features(ops)
+    if boundary >= LEAST_OF_ROWS and not any(isinstance(op, LinearOp) for op in ops):
+        return WIDTHS[:1]
     columns = {width: _column_us(kernels, boundary, width) for width in WIDTHS}
     kept: list[int] = []
     fastest = float("inf")

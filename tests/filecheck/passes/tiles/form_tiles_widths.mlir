@@ -64,3 +64,15 @@ func.func @dense(%x: tensor<?x2xf32> {pebble.name = "x", pebble.dims = ["batch",
   %h = pebble.linear %x, %w kernel <dense_outputs, predicted [1: 5.0, 8: 6.0, 12: 7.0, 16: 9.0, 32: 16.0, 64: 31.0, 96: 46.0], "why"> : (tensor<?x2xf32>, tensor<2x2xf32>) -> tensor<?x2xf32>
   func.return %h : tensor<?x2xf32>
 }
+
+// -----
+
+// Without a layer nothing gains by columns: rows are not transposed. Where they are short, each would cost a call.
+// CHECK-LABEL: @rows
+func.func @rows(%x: tensor<?x384xf32> {pebble.name = "x", pebble.dims = ["batch", "384"]}, %z: tensor<?x4xf32> {pebble.name = "z", pebble.dims = ["other", "4"]}) -> (tensor<?x384xf32>, tensor<?x4xf32>) {
+  // CHECK: schedule <widths = [1]> : (tensor<?x384xf32>) -> tensor<?x384xf32>
+  %y = pebble.activate <gelu> %x : (tensor<?x384xf32>) -> tensor<?x384xf32>
+  // CHECK: schedule <widths = [1, 8, 16, 32, 64]> : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  %s = pebble.softmax %z : (tensor<?x4xf32>) -> tensor<?x4xf32>
+  func.return %y, %s : tensor<?x384xf32>, tensor<?x4xf32>
+}
