@@ -33,7 +33,8 @@ RAY = """
 def run():
     import ray
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    # one more than the workers: what renames and reads needs a place, too
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
     data = ray.data.from_numpy(x).rename_columns(["x"])
     outputs = data.map_batches(Counting, fn_constructor_args=(path,), batch_size=256, concurrency=2)
     return np.stack([row["y"] for row in outputs.take_all()])
