@@ -88,7 +88,8 @@ def bench(
         str,
         typer.Option(
             metavar="A,B",
-            help="Engines beside: openvino (where installed, by default), provider, fp32, scipy, mkl, torch.",
+            help="Engines beside: openvino (where installed, by default), openvino-bf16, deepsparse, provider, fp32, "
+            "scipy, mkl, torch; NAME=PYTHON: in a process of its own, with the Python that has it.",
         ),
     ] = "",
     seconds: Annotated[

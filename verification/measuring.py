@@ -12,9 +12,20 @@ from itertools import pairwise
 from statistics import median
 from threading import Barrier
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 Call = Callable[[], object]
+
+
+@runtime_checkable
+class TimesItself(Protocol):
+    """A call that knows how long it takes, such as one that runs in another process."""
+
+    def seconds(self, repeats: int) -> list[float]:
+        """Return the seconds of each of `repeats` calls, after one that is not timed."""
+        ...
+
+
 Key = TypeVar("Key", bound=Hashable)
 
 BURST_SECONDS: Final = 1e-4
@@ -78,6 +89,8 @@ class _Burst(NamedTuple):
 
     def seconds(self) -> list[float]:
         """Return the seconds of each call, or the mean of calls that are too short to be timed one by one."""
+        if isinstance(self.call, TimesItself):
+            return self.call.seconds(self.repeats)
         if self.warm:
             self.call()
         if not self.singly:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...foundation.threads import usable_threads
 from ...frontend.reading.model_source import read_model, read_runnable_model
 from ...verification.feeds import InputChoice
-from ...verification.measuring import Budget, Call, Timing, interleave, throughputs
+from ...verification.measuring import Budget, Call, TimesItself, Timing, interleave, throughputs
 from ..console.console import console
 from ..console.working import working
 from ..json_reports import write_report
@@ -19,7 +19,7 @@ from .benchmark import Benchmark
 from .engines.aligned import aligned
 from .engines.engines import CALLED_AT_ONCE, ENGINES, Feeds, Loaded, installed_peers, left_out_line, load_engines
 from .engines.peers import PEERS
-from .errors import NotCoveredError
+from .errors import NotCoveredError, PeerError
 from .machine import describe_machine
 from .progress import shown
 from .results import BASELINE, NATIVE, BenchRow, is_disturbed
@@ -131,7 +131,7 @@ def _throughputs(
     """Return the calls a second of each engine that several threads may call at once."""
     if not plan.callers:
         return {}
-    shared = {name: call for name, call in calls.items() if name not in PEERS}
+    shared = {name: call for name, call in calls.items() if not (name in PEERS or isinstance(call, TimesItself))}
     for name in CALLED_AT_ONCE.keys() & shared.keys():
         shared[name] = CALLED_AT_ONCE[name].load(model.path)(feeds, threads)
     return throughputs(shared, plan.callers, plan.budget.seconds)
@@ -143,7 +143,7 @@ def _calls(model: LoadedModel, feeds: Feeds, threads: int) -> dict[str, Call]:
     for name, loaded in model.engines.items():
         try:
             calls[name] = loaded(feeds, threads)
-        except NotCoveredError as error:
+        except (NotCoveredError, PeerError) as error:
             line = left_out_line(name, error)
             if line not in model.skipped:
                 model.skipped.append(line)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -16,12 +17,14 @@ from redpebble.models.pruned_weights import random_bias, random_weight
 from redpebble.tools.benching.engines.engines import ENGINES, ChainEngine, Onnxruntime, load_engines
 from redpebble.tools.benching.engines.mkl import MklMatrix, load_mkl
 from redpebble.tools.benching.engines.peers import MklPeer, ScipyPeer, TorchPeer
-from redpebble.tools.benching.errors import PeerError
+from redpebble.tools.benching.errors import NotCoveredError, PeerError
 from redpebble.tools.benching.results import US, BenchRow, Row
-from redpebble.verification.measuring import Call
+from redpebble.verification.measuring import Budget, Call, TimesItself, interleave
 from redpebble.verification.oracle import Oracle
 from tests.bench.float64_layers import expected, mlp, saved
 from tests.support.command_line import exit_code
+
+PACKAGES = {name: name.partition("-")[0] for name in ("torch", "openvino", "openvino-bf16", "deepsparse")}
 
 
 def outputs(call: Call) -> list[Any]:
@@ -36,7 +39,7 @@ def is_missing(engine: str) -> bool:
             load_mkl()
         except PeerError:
             return True
-    return engine in ("torch", "openvino") and find_spec(engine) is None
+    return engine in PACKAGES and find_spec(PACKAGES[engine]) is None
 
 
 def skipped(engine: str) -> None:
@@ -137,7 +140,8 @@ def test_the_command_writes_a_row_for_each_engine(
 
 def test_an_engine_that_is_not_known_is_refused(tmp_path: Path) -> None:
     message = (
-        "engine: expected one of session, native, provider, onnxruntime, openvino, fp32, scipy, mkl, torch, got 'tvm'"
+        "engine: expected one of session, native, provider, onnxruntime, openvino, fp32, scipy, mkl, torch, "
+        "deepsparse, openvino-bf16, got 'tvm'"
     )
     with pytest.raises(ValueError, match=f"^{message}$"):
         load_engines(["tvm"], tmp_path)
@@ -145,3 +149,29 @@ def test_an_engine_that_is_not_known_is_refused(tmp_path: Path) -> None:
 
 def test_scipy_is_always_there() -> None:
     ScipyPeer().check()
+
+
+def test_an_engine_in_its_own_process_computes_the_same_and_times_itself(tmp_path: Path) -> None:
+    model, layers = mlp((37, 50, 19), 0.2)
+    path = saved(model, tmp_path)
+    for engine in ("onnxruntime", "session"):
+        loaded, skipped = load_engines([f"{engine}={sys.executable}"], path)
+        assert not skipped
+        x = np.random.default_rng(0).standard_normal((7, 37), dtype=np.float32)
+        call = loaded[engine]({"x": x}, 1)
+        (y,) = outputs(call)
+        np.testing.assert_allclose(y, expected(layers, x), rtol=1e-4, atol=1e-5)
+        times = interleave({engine: call}, Budget(0.0, least_rounds=3))[engine]
+        assert isinstance(call, TimesItself)
+        assert times.rounds == 3
+        assert 0 < times.min_us <= times.median_us
+
+
+def test_an_engine_that_a_python_lacks_is_left_out_with_a_line(tmp_path: Path) -> None:
+    path = saved(mlp((8, 8), 0.5)[0], tmp_path)
+    loaded, _ = load_engines([f"deepsparse={sys.executable}"], path)
+    with pytest.raises(NotCoveredError, match="No module named 'deepsparse'"):
+        loaded["deepsparse"]({"x": np.zeros((1, 8), np.float32)}, 1)
+    assert load_engines(["openvino=/no/python"], path)[1] == ["openvino is left out: expected a Python, got /no/python"]
+    with pytest.raises(ValueError, match=r"expected one of deepsparse, .*, got 'scipy'"):
+        load_engines([f"scipy={sys.executable}"], path)

@@ -1,8 +1,9 @@
 """The engines that are measured side by side: a name, and how a model becomes a call."""
 
 import os
+import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,7 +14,6 @@ from typing import Any, Final, Protocol
 import numpy as np
 import onnx
 import onnxruntime
-from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from ....foundation.threads import usable_threads
@@ -22,15 +22,12 @@ from ....verification.measuring import Call
 from ....verification.oracle import Oracle, session_options
 from ..errors import NotAChainError, NotCoveredError, PeerError
 from .chain import chain_of
+from .loaded import Feeds, Loaded, ModelPath
+from .own_process import PROCESSES, OwnProcess
 from .peers import PEERS, Peer
 
-Feeds = Mapping[str, NDArray[Any]]
-ModelPath = str | os.PathLike[str]
 MOST_WORDS: Final = 200
 """Letters of another library's error that are shown."""
-
-Loaded = Callable[[Feeds, int], Call]
-"""A function from inputs and a number of threads to a call that returns the outputs."""
 
 
 class Engine(Protocol):
@@ -222,6 +219,8 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
         "scipy": ChainEngine(PEERS["scipy"], 0.0),
         "mkl": ChainEngine(PEERS["mkl"], 3e-3),
         "torch": ChainEngine(PEERS["torch"], 2e-2),
+        "deepsparse": OwnProcess("deepsparse", sys.executable),
+        "openvino-bf16": OwnProcess("openvino-bf16", sys.executable),
     }
 )
 
@@ -235,20 +234,29 @@ def load_engines(
 ) -> tuple[dict[str, Loaded], list[str]]:
     """Return `model` in each engine that can run it, and a line for each that cannot.
 
+    `NAME=PYTHON` is an engine in a process of its own, with the Python that it is installed in.
+
     Raises:
         ValueError: an engine that is not known.
     """
-    for name in names:
-        if name not in engines:
-            raise ValueError(f"engine: expected one of {', '.join(engines)}, got {name!r}")
+    chosen = dict(_named(word, engines) for word in names)
     loaded: dict[str, Loaded] = {}
     skipped: list[str] = []
-    for name in names:
+    for name, engine in chosen.items():
         try:
-            loaded[name] = engines[name].load(model)
+            loaded[name] = engine.load(model)
         except (PeerError, NotAChainError, NotCoveredError) as error:
             skipped.append(left_out_line(name, error))
     return loaded, skipped
+
+
+def _named(word: str, engines: Mapping[str, Engine]) -> tuple[str, Engine]:
+    """Return the name of an engine, and the engine."""
+    name, separator, python = word.partition("=")
+    known = PROCESSES if separator else tuple(engines)
+    if name not in known:
+        raise ValueError(f"engine: expected one of {', '.join(known)}, got {name!r}")
+    return name, OwnProcess(name, python) if separator else engines[name]
 
 
 def left_out_line(name: str, error: Exception) -> str:
