@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from ..pruning.budgets import GRAIN, TOO_FAST, TOO_SLOW, WANTED, Option, allocated, uniform
+from ..pruning.budgets import GRAIN, REHEARSALS, TOO_FAST, TOO_SLOW, WANTED, Option, allocated, uniform
 from ..pruning.sensitivities import QUICK_STEPS, interpolated, nearest_of, some_of
 from .attentions.head_budget import Dropped, heads_to_drop
 from .attentions.heads import Heads, heads_of
@@ -26,9 +26,6 @@ from .structures import Sparsity, Structure, structure_of
 
 PROBE_SAMPLES: Final = 64
 """Samples, about, that run through the module for each layer and density."""
-
-REHEARSALS: Final = 4
-"""Sessions of a module, at most, until one is as fast as was asked for."""
 
 LEAST_DENSITY: Final = 0.3
 """Density below which a transformer with fewer blocks is better at the same speed, once both are distilled."""

@@ -110,7 +110,7 @@ def test_the_speed_that_is_asked_for_is_that_of_sessions(
     assert report.speedup is not None
     assert 0.98 * speedup < report.speedup < 1.05 * speedup
     # prices alone are wrong here, so one session is not enough
-    assert 2 <= session.calls <= 4
+    assert 2 <= session.calls <= 6
     assert "rehearsed with x" in str(report)
 
 
