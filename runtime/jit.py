@@ -90,12 +90,21 @@ def emit_object(llvm_ir: str, target: CpuTarget) -> bytes:
 
     The IR is final: kernels are emitted as they should be scheduled, so LLVM's optimiser pipeline is left out.
     """
+    return _target_machine(target).emit_object(binding.parse_assembly(llvm_ir))
+
+
+def emit_assembly(llvm_ir: str, target: CpuTarget) -> str:
+    """Return the instructions of a module as text, with a comment that names each block of the IR."""
+    machine = _target_machine(target)
+    machine.set_asm_verbosity(True)
+    return machine.emit_assembly(binding.parse_assembly(llvm_ir))
+
+
+def _target_machine(target: CpuTarget) -> binding.TargetMachine:
     _initialize()
-    module = binding.parse_assembly(llvm_ir)
-    machine = _llvm_target(target).create_target_machine(
+    return _llvm_target(target).create_target_machine(
         cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="default"
     )
-    return machine.emit_object(module)
 
 
 def _llvm_target(target: CpuTarget) -> binding.Target:

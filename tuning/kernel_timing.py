@@ -49,6 +49,19 @@ class Sample(NamedTuple):
         return len(self.tables)
 
 
+def sample_of(kernel: RepeatedKernel, layer: PackedLayer) -> Sample:
+    """Return a call of `kernel` on a layer, once for each copy of it, with tiles of its own."""
+    own = sum(array.nbytes for array in layer.arrays)
+    copies = [layer.arrays]
+    while own and len(copies) < MOST_COPIES and len(copies) * own < layer.between_bytes:
+        copies.append(tuple(array.copy() for array in layer.arrays))
+    aligned = [tuple(aligned_copy(array) for array in copy) for copy in copies]
+    x, y = (_tile(features, kernel.width) for features in layer.shape)
+    table = [[address_of(array) for array in (x, y, *arrays)] for arrays in aligned]
+    owned = (x, y, *(array for arrays in aligned for array in arrays))
+    return Sample(kernel.symbol, np.array(table, dtype=np.uint64), layer.shape, owned)
+
+
 class KernelClock:
     """Native code of some kernels, and the time that it takes."""
 
@@ -60,16 +73,8 @@ class KernelClock:
 
     def sample(self, kernel: RepeatedKernel, layer: PackedLayer) -> Sample:
         """Return a call of `kernel` on `layer` with tiles of its own."""
-        own = sum(array.nbytes for array in layer.arrays)
-        copies = [layer.arrays]
-        while own and len(copies) < MOST_COPIES and len(copies) * own < layer.between_bytes:
-            copies.append(tuple(array.copy() for array in layer.arrays))
-        aligned = [tuple(aligned_copy(array) for array in copy) for copy in copies]
-        x, y = (_tile(features, kernel.width) for features in layer.shape)
-        table = [[address_of(array) for array in (x, y, *arrays)] for arrays in aligned]
-        repeats = self._repeats(Sample(kernel.symbol, np.array(table, dtype=np.uint64), layer.shape, ()))
-        owned = (x, y, *(array for arrays in aligned for array in arrays))
-        return Sample(kernel.symbol, np.array(table * repeats, dtype=np.uint64), layer.shape, owned)
+        once = sample_of(kernel, layer)
+        return once._replace(tables=np.tile(once.tables, (self._repeats(once), 1)))
 
     def seconds(self, sample: Sample) -> float:
         """Return the time of one kernel in one call of `sample`."""

@@ -1,0 +1,101 @@
+"""How good predicted prices are where the truth is known: x86 machines that were measured, by the same method.
+
+    python -m redpebble.bench.predicted.prediction_bench [--mca llvm-mca-22]
+
+prints for each machine what times are over the predicted ones, the median (a clock that was another one), the median
+error beside that, and the regret: the time of the kernel that predicted prices choose over that of the fastest one, the
+mean over the layers and widths that were measured. The regret of prices that were fitted to the measured times, and of
+those of the other measured machines, stand beside it.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import typer
+
+from ...kernels.families import FAMILIES
+from ...kernels.machine import Machine
+from ...kernels.prediction import stream_of
+from ...kernels.prices import PRICES
+from ...kernels.tile_widths import WIDTHS
+from ...kernels.work import Tile
+from ...tools.console.console import console
+from ..fit_prices import fitted, with_streams
+from ..measured_layers import DATA, MeasuredLayer, read_rows
+from .predict_rows import CHECKS, NUMBERS, Mca, predicted_machines
+
+
+class Check(NamedTuple):
+    """What predicted prices are worth on a machine."""
+
+    machine: str
+    factor: float
+    error: float
+    regrets: Mapping[str, float]
+    """By whose prices choose."""
+
+
+def checked(name: str, mca: str, step: int) -> Check:
+    """Return what prices are worth that are predicted of a measured machine, on every `step`-th measured layer."""
+    measured = read_rows(DATA / f"{name}.csv")
+    (virtual,) = predicted_machines({measured.name: CHECKS[name]}, NUMBERS, mca)
+    prices = fitted(virtual, dict(PRICES[measured.name][measured.lanes]))
+    machine, layers = with_streams(measured), measured.layers[::step]
+    ratios = np.array(
+        [
+            time / predicted
+            for one in layers
+            for kernel, time in exact(one).items()
+            if (predicted := time_of(kernel, one, prices, machine))
+        ]
+    )
+    factor = float(np.median(ratios))
+    others = {other: by_lanes[measured.lanes] for other, by_lanes in PRICES.items() if measured.lanes in by_lanes}
+    regrets = {"predicted": regret(layers, prices, machine)}
+    regrets |= {other: regret(layers, own, machine) for other, own in others.items()}
+    return Check(name, factor, float(np.median(np.abs(np.log(ratios / factor)))), regrets)
+
+
+def exact(one: MeasuredLayer) -> dict[str, float]:
+    """Return the microseconds of the kernels of floats on a layer."""
+    return {kernel: time for kernel, time in one.microseconds.items() if not FAMILIES[kernel.partition("@")[0]].rounds}
+
+
+def time_of(kernel: str, one: MeasuredLayer, prices: Mapping[str, tuple[float, ...]], machine: Machine) -> float:
+    """Return the microseconds of a kernel by prices, 0 without any."""
+    family, _, width = kernel.partition("@")
+    if family not in prices:
+        return 0.0
+    layer, (*own, exposure) = one.layer(), prices[family]
+    work = FAMILIES[family].work(layer, Tile(int(width), machine.lanes, machine.l1_bytes))
+    core = float(np.dot(work.units, own))
+    return float(np.hypot(core, exposure * stream_of(work, layer, int(width), machine))) / 1000
+
+
+def regret(layers: tuple[MeasuredLayer, ...], prices: Mapping[str, tuple[float, ...]], machine: Machine) -> float:
+    """Return the time of the kernels that prices choose over that of the fastest, the mean over layers and widths."""
+    ratios: list[float] = []
+    for one in layers:
+        for width in WIDTHS:
+            times = {kernel: time for kernel, time in exact(one).items() if kernel.endswith(f"@{width}")}
+            predicted = {kernel: time_of(kernel, one, prices, machine) or np.inf for kernel in times}
+            ratios.append(times[min(predicted, key=predicted.__getitem__)] / min(times.values()))
+    return float(np.mean(ratios))
+
+
+def main(
+    mca: Mca = "llvm-mca-22",
+    step: Annotated[int, typer.Option(help="Take every so many layers.")] = 4,
+) -> None:
+    """Print a row of a table for each machine."""
+    console.print("| machine | measured over predicted | median error | regret by prices of |")
+    console.print("|---|---|---|---|")
+    for name in CHECKS:
+        one = checked(name, mca, step)
+        regrets = ", ".join(f"{whose}: {100 * (value - 1):.1f} %" for whose, value in one.regrets.items())
+        console.print(f"| {one.machine} | {one.factor:.2f} | {100 * one.error:.0f} % | {regrets} |", highlight=False)
+
+
+if __name__ == "__main__":
+    typer.run(main)
