@@ -110,6 +110,59 @@ PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
 
 DEFAULT: Final = next(iter(PRICES))
 
+_NEON: Final = LookupForm(16, bytewise=True, reach=32)
+
+_N1: Final = Prices(
+    _NEON,
+    {1: 4.9, 8: 36.0, 64: 289.0},
+    {},
+    38.0,
+    9.2,
+    21.2,
+    {2: 42.8, 4: 85.0},
+    6.4,
+    38.0,
+    12.0,
+    {1: 30.0, 8: 50.0, 64: 56.0},
+)
+
+PREDICTED_PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
+    {
+        "neoverse_v2": Prices(
+            _NEON,
+            {1: 1.97, 8: 10.8, 64: 86.3},
+            {},
+            17.0,
+            3.25,
+            6.5,
+            {2: 12.2, 4: 20.0},
+            2.9,
+            17.0,
+            5.0,
+            {1: 60.0, 8: 180.0, 64: 250.0},
+        ),
+        "neoverse_n1": _N1,
+        "cortex_a76": _N1,
+        "apple_m": Prices(
+            _NEON,
+            {1: 1.8, 8: 11.3, 64: 90.0},
+            {},
+            15.0,
+            3.5,
+            6.9,
+            {2: 11.6, 4: 19.1},
+            2.5,
+            15.0,
+            4.5,
+            {1: 60.0, 8: 130.0, 64: 143.0},
+        ),
+    }
+)
+"""Prices that nobody measured: cycles of the inner loops by llvm-mca (see docs/arm.md); ends by their instructions,
+two a cycle on a Neoverse N1, four on others; dense layers at 70 % of what sdot, or smmla, allows."""
+
+ALL_PRICES: Final[Mapping[str, Prices]] = MappingProxyType({**PRICES, **PREDICTED_PRICES})
+
 DENSE_CALL_US: Final = 2.0
 """Microseconds of the call of a dense layer, which is a node of its own."""
 
@@ -159,7 +212,7 @@ def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT, *, yields_fl
 
     The last ones' results are floats, or bytes.
     """
-    prices = PRICES[machine]
+    prices = ALL_PRICES[machine]
     outputs = sum(weight.shape[1] for weight in weights)
     work = [_lookup_work(weight, prices.form) for weight in weights]
     steps, runs = (sum(counts) for counts in zip((0.0, 0.0), *work, strict=True))
@@ -189,7 +242,7 @@ def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT, *, yields_fl
 
 def dense_layers_us(sizes: Sequence[tuple[int, int]], rows: int, machine: str = DEFAULT) -> float:
     """Return the microseconds of dense layers of so many inputs and outputs in onnxruntime."""
-    known = PRICES[machine].dense
+    known = ALL_PRICES[machine].dense
     rate = float(np.interp(log2(max(1, rows)), list(map(log2, known)), list(known.values())))
     return float(sum(DENSE_CALL_US + 1e-3 * inputs * outputs * rows / rate for inputs, outputs in sizes))
 
@@ -204,7 +257,7 @@ class DenseConvolution(NamedTuple):
     def predicted_us(self, machine: str = DEFAULT) -> float:
         """Return the microseconds that it takes in onnxruntime."""
         moved = MOVED_CODE_NS * self.values + TAP_NS * self.taps
-        return 1e-3 * (self.products / PRICES[machine].dense[byte_quads.COLUMNS] + moved)
+        return 1e-3 * (self.products / ALL_PRICES[machine].dense[byte_quads.COLUMNS] + moved)
 
 
 class DenseIntegers(NamedTuple):
@@ -218,7 +271,7 @@ class DenseIntegers(NamedTuple):
 
     def predicted_us(self, machine: str = DEFAULT) -> float:
         """Return the microseconds that it takes in onnxruntime, with the nodes around it."""
-        rate = UNSIGNED_SHARE * PRICES[machine].dense[byte_quads.COLUMNS]
+        rate = UNSIGNED_SHARE * ALL_PRICES[machine].dense[byte_quads.COLUMNS]
         products = self.products / rate
         if self.groups > 1:
             products = UNSIGNED_GROUPED * products + GROUP_NS * self.groups
@@ -227,7 +280,10 @@ class DenseIntegers(NamedTuple):
 
 
 def gains(weight: CscMatrix) -> bool:
-    """Return whether a layer is predicted to be faster than a dense one of bytes, whatever the rows and the machine."""
+    """Return whether a layer is predicted to be faster than a dense one of bytes, whatever the rows and the machine.
+
+    Machines that were not measured have no say.
+    """
     if len(weight.values) > DENSEST * weight.shape[0] * weight.shape[1]:
         return False
     return all(_gains_on(weight, machine) for machine in PRICES)

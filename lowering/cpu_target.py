@@ -1,7 +1,7 @@
 """The CPU that kernels are emitted for: LLVM's name and feature string for it, and what follows from them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from .architectures import Architecture, architecture_of, host_name
@@ -38,6 +38,18 @@ class ByteLookUp(NamedTuple):
     """Outputs of a panel of look-ups, `lanes` by default: of more than a register, to share what is read."""
 
 
+class StatedCpu(NamedTuple):
+    """What vendors say of a CPU that code is made for elsewhere: bytes of its caches, and whose prices count for it."""
+
+    prices: str
+    """The machine in `kernels/prices.py`."""
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    """Of the last level, what one core gets to itself."""
+    shared_bytes: int
+
+
 @dataclass(frozen=True)
 class CpuTarget:
     """A CPU as LLVM's target machine takes it, and the floats in one of its vector registers.
@@ -49,6 +61,8 @@ class CpuTarget:
     features: str
     lanes: int
     architecture_name: str = "x86_64"
+    stated: StatedCpu | None = field(default=None, compare=False)
+    """Facts of a named CPU, which the choice of kernels reads and code does not."""
 
     @classmethod
     def from_features(cls, cpu: str, features: str, architecture_name: str = "x86_64") -> "CpuTarget":
@@ -213,10 +227,26 @@ _PRODUCTS: Final = (
 )
 """Instruction sets that must be there, one that must not, and the instruction."""
 
+_KIB: Final = 1 << 10
+_MIB: Final = 1 << 20
+
+_SMALL: Final = StatedCpu("cortex_a76", 64 * _KIB, 512 * _KIB, 2 * _MIB, 2 * _MIB)
+_N_SERVER: Final = StatedCpu("neoverse_n1", 64 * _KIB, _MIB, 2 * _MIB, 32 * _MIB)
+_V_SERVER: Final = StatedCpu("neoverse_v2", 64 * _KIB, 2 * _MIB, 4 * _MIB, 36 * _MIB)
+_APPLE: Final = StatedCpu("apple_m", 128 * _KIB, 12 * _MIB, 12 * _MIB, 16 * _MIB)
+
 ARM_CPUS: Final[Mapping[str, CpuTarget]] = {
-    "generic-arm64": CpuTarget.arm64(),
-    "cortex-a72": CpuTarget.arm64(),
-    **dict.fromkeys(("cortex-a76", "neoverse-n1", "apple-m1"), CpuTarget.arm64_dot()),
-    **dict.fromkeys(("neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m2"), CpuTarget.arm64_i8mm()),
+    name: replace(target, stated=stated)
+    for name, target, stated in (
+        ("generic-arm64", CpuTarget.arm64(), _SMALL),
+        ("cortex-a72", CpuTarget.arm64(), _SMALL._replace(l1_bytes=32 * _KIB)),
+        ("cortex-a76", CpuTarget.arm64_dot(), _SMALL),
+        ("neoverse-n1", CpuTarget.arm64_dot(), _N_SERVER),
+        ("neoverse-n2", CpuTarget.arm64_i8mm(), _N_SERVER),
+        ("neoverse-v1", CpuTarget.arm64_i8mm(), _V_SERVER._replace(l2_bytes=_MIB)),
+        ("neoverse-v2", CpuTarget.arm64_i8mm(), _V_SERVER),
+        ("apple-m1", CpuTarget.arm64_dot(), _APPLE),
+        ("apple-m2", CpuTarget.arm64_i8mm(), _APPLE._replace(l2_bytes=16 * _MIB, l3_bytes=16 * _MIB)),
+    )
 }
-"""CPUs of 64-bit ARM by LLVM's names: what our code uses of them."""
+"""CPUs of 64-bit ARM by LLVM's names: the instructions that our code uses of them, and their caches."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..kernels.formats import dense_outputs
 from ..kernels.machine import DEFAULT_PRICES
+from ..lowering.architectures import host_name
 from ..lowering.cpu_target import CpuTarget
 from ..lowering.kernels.timed_kernels import RepeatedKernel
 from .kernel_timing import KernelClock, PackedLayer, Sample
@@ -29,6 +30,9 @@ PRICES_OF_CPUS: Final = (
 
 Intel's CPUs have `vaes` since Ice Lake, whose caches and ports are like those of Emerald Rapids.
 """
+
+PRICES_BY_PART: Final = {"0xd0b": "cortex_a76", "0xd4f": "neoverse_v2", "0xd40": "neoverse_v2"}
+"""The predicted machine for CPUs of ARM by the number of their part; others are taken for a Neoverse N1."""
 
 STREAM_SECONDS: Final = 0.5
 
@@ -78,6 +82,9 @@ def cpu_model(file: Path = CPU_FILE) -> str:
 
 def prices_of_cpu(file: Path = CPU_FILE) -> str:
     """Return the measured machine that is most like this one: whose prices count here."""
+    if host_name() == "aarch64":
+        by_part = PRICES_BY_PART.get(_cpu_word("CPU part", file), "neoverse_n1")
+        return "apple_m" if platform.system() == "Darwin" else by_part
     vendor, features = _cpu_word("vendor_id", file), _cpu_word("flags", file).split()
     alike = (machine for name, feature, machine in PRICES_OF_CPUS if name == vendor and feature in ("", *features))
     return next(alike, DEFAULT_PRICES)

@@ -70,6 +70,9 @@ def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
 
 def _machine_with(target: CpuTarget) -> Machine:
     """Return a machine of which nothing is known but what it can do."""
+    if target.stated is not None:
+        prices, *sizes, shared = target.stated
+        return Machine(target.lanes, *sizes, *STREAMS[prices], prices, shared)
     if not target.has_bfloat:
         return Machine(lanes=target.lanes, places_bytes=target.places_bytes)
     l3_ns, dram_ns = STREAMS[BFLOAT_PRICES]

@@ -42,10 +42,10 @@ from ...dialect.tensors import shape_of
 from ...dialect.wanted_kernels import WantedKernel, in_words, read_wishes
 from ...kernels.byte_quads import COLUMNS, LEAST_COLUMNS
 from ...kernels.byte_times import (
+    ALL_PRICES,
     DEFAULT,
     FORMS,
     LOOKUP,
-    PRICES,
     SCATTERED,
     SHARED,
     WINDOWS,
@@ -86,8 +86,8 @@ class ChooseQuantizedKernels(ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        if self.prices not in PRICES:
-            raise PassFailedException(f"{self.name}: expected prices of {', '.join(PRICES)}, got {self.prices!r}")
+        if self.prices not in ALL_PRICES:
+            raise PassFailedException(f"{self.name}: expected prices of {', '.join(ALL_PRICES)}, got {self.prices!r}")
         try:
             wanted = read_wishes(op, self.kernels)
             for chain in code_chains(op.walk()):
