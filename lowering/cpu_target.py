@@ -46,7 +46,7 @@ class StatedCpu(NamedTuple):
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
-    """Of the last level, what one core gets to itself."""
+    """The share of the last level that one core gets to itself."""
     shared_bytes: int
 
 

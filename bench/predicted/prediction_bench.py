@@ -33,7 +33,7 @@ class Check(NamedTuple):
     factor: float
     error: float
     regrets: Mapping[str, float]
-    """By whose prices choose."""
+    """The machine whose prices choose -> the regret."""
 
 
 def checked(name: str, mca: str, step: int) -> Check:
