@@ -39,7 +39,7 @@ class ByteLookUp(NamedTuple):
 
 
 class StatedCpu(NamedTuple):
-    """What vendors say of a CPU that code is made for elsewhere: bytes of its caches, and whose prices count for it."""
+    """Facts that vendors state of a CPU which code is made for elsewhere: its caches, and the prices that count for it."""
 
     prices: str
     """The machine in `kernels/prices.py`."""

@@ -1,4 +1,4 @@
-"""How good predicted prices are where the truth is known: x86 machines that were measured, by the same method.
+"""The worth of predicted prices where the truth is known: x86 machines that were measured, by the same method.
 
     python -m redpebble.bench.predicted.prediction_bench [--mca llvm-mca-22]
 
@@ -27,7 +27,7 @@ from .predict_rows import CHECKS, NUMBERS, Mca, predicted_machines
 
 
 class Check(NamedTuple):
-    """What predicted prices are worth on a machine."""
+    """The worth of predicted prices on a machine."""
 
     machine: str
     factor: float
