@@ -39,7 +39,7 @@ class ByteLookUp(NamedTuple):
 
 
 class StatedCpu(NamedTuple):
-    """Facts that vendors state of a CPU which code is made for elsewhere: its caches, and the prices that count for it."""
+    """Facts that vendors state of a CPU which is not at hand: its caches, and the prices that count for it."""
 
     prices: str
     """The machine in `kernels/prices.py`."""
