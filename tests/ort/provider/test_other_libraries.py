@@ -306,7 +306,7 @@ SETUPS = {
     "sentence-transformers": "",
     "optimum": "",
     "fastembed": "",
-    "rembg": REMBG.replace("own.onnx", "MODEL.onnx"),
+    "rembg": REMBG.replace("own.onnx", "onnx/MODEL.onnx"),
     "GLiNER": GLINER.partition("def encoder")[0] + "folder = str(place)",
     "scikit-learn and LightGBM": SKLEARN.partition("def encoder")[0],
 }
