@@ -308,7 +308,7 @@ SETUPS = {
     "fastembed": "",
     "rembg": REMBG.replace("own.onnx", "onnx/MODEL.onnx"),
     "GLiNER": GLINER.partition("def encoder")[0] + "folder = str(place)",
-    "scikit-learn and LightGBM": SKLEARN.partition("def encoder")[0],
+    "scikit-learn and LightGBM": SKLEARN.partition("def encoder")[0].replace(".SerializeToString()", ""),
 }
 """What blocks of docs/libraries.md find, by the titles of their sections."""
 
