@@ -179,10 +179,21 @@ def finetuned(
         with reading():
             model = read_model(source)
         all_replicas = replicas or Alone()
+        if rows_of(model) == samples.count:
+            # nodes of a graph: all at once, in their order
+            options = replace(options, batch=samples.count)
         options, rows = fitted(options, samples, all_replicas)
         step = NativeStep(model, StepOptions(options.loss, rows, options.threads))
-        values, report = trained(step, samples, options, validation, watch, all_replicas)
+        held_out = None if validation is None else step.prepared(validation)
+        values, report = trained(step, step.prepared(samples), options, held_out, watch, all_replicas)
         return Finetuned(step.trained(values), report)
+
+
+def rows_of(model: onnx_ir.Model) -> int | None:
+    """Return the rows that all inputs have by their types, if these say so."""
+    sizes = {value.shape[0] if value.shape else None for value in model.graph.inputs}
+    size = sizes.pop() if len(sizes) == 1 else None
+    return size if isinstance(size, int) else None
 
 
 def fitted(options: FinetuneOptions, samples: Samples, replicas: Replicas) -> tuple[FinetuneOptions, int]:

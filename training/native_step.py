@@ -27,12 +27,14 @@ from ..passes.rewriting.erase_unused import erase_unused
 from ..passes.runner import context, run_passes
 from ..passes.simplify.fold_batch_norm import FoldBatchNorm
 from ..passes.simplify.fold_constants import FoldConstants
+from ..passes.simplify.fuse_aggregations import FuseAggregations
 from ..passes.simplify.fuse_layers import FuseLayers
 from ..passes.simplify.recognize_layers import RecognizeLayers
 from ..passes.simplify.sparsify import Sparsify
 from ..passes.tiles.form_tiles import FormTiles
 from ..passes.tiles.schedule_network import ScheduleNetwork
 from ..passes.tiles.share_tiles import ShareTiles
+from ..passes.training.cached_aggregates import CachedAggregate, cache_aggregates
 from ..passes.training.differentiate import Constant, differentiate
 from ..passes.training.losses import LossName
 from ..runtime.jit import host_target
@@ -40,6 +42,7 @@ from ..runtime.network import Network
 from ..runtime.store.cache import default_folder
 from ..tuning.machines import machine_for
 from .packed_values import PackedValues, packed_places
+from .samples import Samples
 from .steps import Batch
 
 # The initializers of a model that are trained, and the places of their values in native code.
@@ -145,6 +148,7 @@ class _Built(NamedTuple):
     module: ModuleOp
     parameters: list[Parameter]
     ends_in_softmax: bool
+    cached: list[CachedAggregate]
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,7 @@ class NativeStep:
         program = replace(one.program, constants=tuple(array.copy() for array in one.program.constants))
         self.network = Network(program, one.image, options.threads)
         self.ends_in_softmax = built.ends_in_softmax
+        self.cached = built.cached
         *self.tensors, self.target = self.network.program.inputs
         self._order(built.parameters, first.total)
         places = list(packed_places(one.program.constants, two.program.constants, first.total))
@@ -216,6 +221,23 @@ class NativeStep:
         slices = [self.gradient[own] for own in self._slices]
         call = self.network.bind({**feeds, inputs[-1]: target}, dict(zip(outputs[1:], slices, strict=True)))
         return Batch(call.run, call.outputs[0])
+
+    def prepared(self, samples: Samples) -> Samples:
+        """Return samples with the sums over edges that no step changes: all nodes, in order.
+
+        Raises:
+            ValueError: they are not as many as the graph has nodes.
+        """
+        if not self.cached:
+            return samples
+        inputs = dict(samples.inputs)
+        for one in self.cached:
+            x, (nodes, _) = np.asarray(inputs[one.source], np.float32), one.graph.shape
+            if len(x) != nodes:
+                raise ValueError(f"expected a sample for each of {nodes} nodes, got {len(x)}")
+            inputs[one.name] = one.sums(x)
+        labels = samples.labels if samples.teacher is None else samples.teacher(samples.inputs)
+        return Samples(inputs, labels)
 
     def put(self) -> None:
         """Write the values into the packed weights."""
@@ -266,6 +288,7 @@ def _built(source: NumberedModel, model: onnx_ir.Model, options: StepOptions) ->
     module = import_model(source.model, foreign="refuse").module
     run_passes(context(), module, BEFORE)
     func = function_of(module)
+    cached = cache_aggregates(func)
     arrays = {name: array_of(model, name) for name in source.starts}
     found: dict[Operation, Parameter] = {}
     for op in func.body.block.ops:
@@ -278,7 +301,7 @@ def _built(source: NumberedModel, model: onnx_ir.Model, options: StepOptions) ->
     trained = _differentiated(module, options.loss, lambda constant: constant in found)
     erase_unused(module.body)
     make_native(module, options)
-    return _Built(module, [found[constant] for constant in trained], isinstance(last, SoftmaxOp | LogSoftmaxOp))
+    return _Built(module, [found[constant] for constant in trained], isinstance(last, SoftmaxOp | LogSoftmaxOp), cached)
 
 
 def make_native(module: ModuleOp, options: StepOptions) -> None:
@@ -299,6 +322,7 @@ BEFORE: Final[tuple[ModulePass, ...]] = (
     CanonicalizePass(),
     RecognizeLayers(),
     FoldConstants(),
+    FuseAggregations(),
     FuseLayers(),
     FoldBatchNorm(into_layers=False),
     CanonicalizePass(),

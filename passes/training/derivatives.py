@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
+from ...dialect.ops.graphs import AggregateOp
 from ...dialect.ops.layers import (
     BatchNormOp,
     LayerNormOp,
@@ -52,6 +53,18 @@ def _back(tape: Tape, gradient: SSAValue, weight: SSAValue) -> SSAValue:
         case _:
             raise AssertionError("a weight is a constant")
     return tape.write(LinearOp(gradient, tape.write(turned)[0]))[0]
+
+
+def _aggregate(op: AggregateOp, tape: Tape, gradients: Sequence[SSAValue]) -> Gradients:
+    """Sums over edges read backwards are sums over the edges turned around."""
+    if op.of_call or op.maximum is not None or not isinstance(op.graph.owner, SparseConstantOp):
+        raise ValueError("expected sums over the edges of a constant graph")
+    (gradient,) = gradients
+    if op.activation is not None:
+        gradient = tape.mul(gradient, slope(op.activation, tape, op.result, None))
+    turned = tape.write(SparseConstantOp(op.edges.transposed()))[0]
+    bias = [] if op.bias is None else [_summed(tape, gradient, op.bias)]
+    return [tape.write(AggregateOp(gradient, turned))[0], None, *bias]
 
 
 def _activate(op: ActivateOp, tape: Tape, gradients: Sequence[SSAValue]) -> Gradients:
@@ -171,6 +184,7 @@ def _split(op: SplitOp, tape: Tape, gradients: Sequence[SSAValue]) -> Gradients:
 DERIVATIVES: Final = ExtensibleTable[type[Operation], Derivative](
     {
         LinearOp: _linear,
+        AggregateOp: _aggregate,
         ActivateOp: _activate,
         AddOp: _add,
         SubOp: _sub,
