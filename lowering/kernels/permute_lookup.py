@@ -17,7 +17,7 @@ An unused lane multiplies 0 by a real x: an infinity or NaN in x may spread to r
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from llvmlite import ir
 
@@ -52,15 +52,24 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     Raises:
         ValueError: the form is for more than one.
     """
-    if form.width != 1:
-        raise ValueError(f"permute_lookup has code for tiles of 1 batch column, the tile has {form.width}")
+    return emit_panels(code, form, "permute_lookup", Panel)
 
-    @code.kernel(f"permute_lookup_{form.key}")
+
+def emit_panels(code: Code, form: LinearForm, family: str, panel_code: "type[Panel]") -> ir.Function:
+    """Return the kernel of a family whose panels have code of that kind.
+
+    Raises:
+        ValueError: the form is for more than one row.
+    """
+    if form.width != 1:
+        raise ValueError(f"{family} has code for tiles of 1 batch column, the tile has {form.width}")
+
+    @code.kernel(f"{family}_{form.key}")
     def kernel(x: Floats, y: Floats, sizes: Ints, packed: Packed, inputs: Number, outputs: Number) -> None:
         x = _with_transposed(code, x, sizes, inputs)
 
         def panel(index: Number, at: Packed) -> Packed:
-            return _Panel(code, x, y, at).emit(panel_counts(sizes, index), form)
+            return panel_code(code, x, y, at).emit(panel_counts(sizes, index), form)
 
         fold((outputs + (PANEL_ROWS - 1)).quotient(PANEL_ROWS), packed, panel)
 
@@ -152,8 +161,11 @@ class _Steps(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Panel:
+class Panel:
     """One panel: x, y and the place of the panel."""
+
+    line_floats: ClassVar[int] = PANEL_ROWS
+    """Floats that take as many bytes as a line of weights."""
 
     code: Code
     x: Floats
@@ -197,11 +209,11 @@ class _Panel:
             position = index * CHUNK_STEPS
             for step in range(CHUNK_STEPS):
                 blocks, present = self._blocks(position, step, present)
-                for group, weight in enumerate(self._weights(weights, rows)):
+                for group, weight in enumerate(self.weights(weights, rows)):
                     field = lanes.builder.lshr(indices[group], lanes.ints(FIELD_BITS * step))
                     value = self._look_up(blocks, field)
                     sums[step % 2][group] = lanes.fma(value, weight, sums[step % 2][group])
-                weights = weights.at(PANEL_ROWS)
+                weights = weights.at(self.line_floats)
             return _Steps((sums[0], sums[1]), present if self.in_registers else [], weights)
 
         # odd steps have sums of their own, as two chains of multiply-adds hide each other's latency
@@ -219,14 +231,14 @@ class _Panel:
         def step(index: Number, now: tuple[Vectors, Floats]) -> tuple[Vectors, Floats]:
             sums, weights = now
             line, following = first.at(index * PANEL_ROWS), Vectors()
-            for row, weight, total in zip(rows, self._weights(weights, rows), sums, strict=True):
+            for row, weight, total in zip(rows, self.weights(weights, rows), sums, strict=True):
                 inputs = load_ints(lanes, line.at(row), lanes.size)
                 following.append(lanes.fma(gather(lanes, self.x, inputs), weight, total))
-            return following, weights.at(PANEL_ROWS)
+            return following, weights.at(self.line_floats)
 
         return fold(counts.gathers, (sums, weights), step)
 
-    def _weights(self, line: Floats, rows: Sequence[int]) -> Vectors:
+    def weights(self, line: Floats, rows: Sequence[int]) -> Vectors:
         """Return the weights of a line for some vectors of rows, given by the first row of each."""
         return [self.lanes.load(line.at(row), self.lanes.size) for row in rows]
 

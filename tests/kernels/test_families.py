@@ -1,6 +1,7 @@
 """A kernel family is one record, one format file and one code file, and its name is a string nowhere else."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -99,9 +100,12 @@ def test_prices_told_in_those_of_another_family_are_those_of_the_machine() -> No
     for family in (one for one in FAMILIES.values() if one.priced_in is not None):
         assert family.priced_in is not None
         other, unit = family.priced_in
-        paces = {name: own[8][other][unit] for name, own in PRICES.items() if 8 in own and family.name not in own[8]}
-        times = {name: predicted_us(family.name, layer, 1, Machine(lanes=8, prices=name)) for name in paces}
-        first, second = paces
+        lanes, rounded = min(family.prices), replace(layer, rounded=family.rounds == "bf16")
+        known = {name: own[lanes] for name, own in PRICES.items() if lanes in own}
+        paces = {name: own[other][unit] for name, own in known.items() if family.name not in own}
+        machines = {name: Machine(lanes=lanes, prices=name, bfloat=True) for name in paces}
+        times = {name: predicted_us(family.name, rounded, 1, machine) for name, machine in machines.items()}
+        first, second, *_ = paces
         assert times[first] / times[second] == pytest.approx(paces[first] / paces[second], rel=0.1)
 
 

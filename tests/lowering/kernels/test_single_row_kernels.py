@@ -1,5 +1,7 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,11 +15,15 @@ from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.foundation.bfloat import rounded_to_bfloat
 from redpebble.kernels.families import FAMILIES
 from redpebble.kernels.family import LayerWeights
-from redpebble.kernels.formats import permute_lookup
+from redpebble.kernels.formats import lookup_halves, permute_lookup
 from redpebble.kernels.formats.permute_lookup import GATHER_COST, MOST_TRANSPOSED, pack_lookups
 from redpebble.kernels.formats.permute_lookup_search import CHUNK_STEPS, PANEL_ROWS
+from redpebble.kernels.machine import Machine
+from redpebble.kernels.prediction import all_predicted_us
+from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.kernels.kernel_form import LinearForm
 from redpebble.lowering.kernels.table import code_of
@@ -65,9 +71,12 @@ def pattern(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> Patt
 KINDS = ("uniform", "skewed outputs", "skewed inputs", "one full row", "banded", "blocks", "full", "empty")
 
 
-def weight_of(kind: str, shape: tuple[int, int], seed: int) -> Floats:
+def weight_of(kind: str, shape: tuple[int, int], seed: int, family: str = LOOKED_UP) -> Floats:
+    """A weight of some kind, of bfloat16 for families that round to it."""
     rng = np.random.default_rng(seed)
     values = rng.standard_normal(shape).astype(np.float32)
+    if FAMILIES[family].rounds == "bf16":
+        values = rounded_to_bfloat(values)
     return np.where(pattern(kind, shape, rng), values, np.float32(0))
 
 
@@ -105,7 +114,7 @@ def assert_product(result: Floats, x: Floats, weight: Floats, bias: Floats | flo
 @each_family
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_row_is_the_product_in_float64_up_to_rounding(target: CpuTarget, family: str, shape: tuple[int, int]) -> None:
-    weight = weight_of("uniform", shape, seed=1)
+    weight = weight_of("uniform", shape, seed=1, family=family)
     bias = np.linspace(-1, 1, shape[1], dtype=np.float32)
     x = random_rows(shape[0], seed=2)
     (result,) = native(layer(weight, bias, family), target).run(None, {"x0": x})
@@ -115,7 +124,7 @@ def test_a_row_is_the_product_in_float64_up_to_rounding(target: CpuTarget, famil
 @each_family
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_pattern_agrees_with_numpy(family: str, kind: str) -> None:
-    weight = weight_of(kind, (250, 75), seed=3)
+    weight = weight_of(kind, (250, 75), seed=3, family=family)
     x = random_rows(250, seed=4)
     (result,) = native(layer(weight, None, family), host_target()).run(None, {"x0": x})
     assert_product(result, x, weight)
@@ -133,7 +142,7 @@ def test_infinite_and_nan_weights_are_values_like_any_other(target: CpuTarget, f
 
 @each_family
 def test_the_activation_is_applied_in_the_kernel(family: str) -> None:
-    weight = weight_of("uniform", (50, 70), seed=5)
+    weight = weight_of("uniform", (50, 70), seed=5, family=family)
     x = random_rows(50, seed=6)
     plain = native(layer(weight, None, family), host_target())
     rectified = native(layer(weight, None, family, ActivationAttr("relu")), host_target())
@@ -171,7 +180,7 @@ def run_kernel(family: str, weight: Floats, x: Floats, target: CpuTarget) -> Flo
 def test_what_lies_behind_the_inputs_is_not_read_and_behind_the_outputs_not_written(
     target: CpuTarget, family: str, shape: tuple[int, int]
 ) -> None:
-    weight = weight_of("uniform", shape, seed=7)
+    weight = weight_of("uniform", shape, seed=7, family=family)
     x = random_rows(shape[0], seed=8)[:1]
     result = run_kernel(family, weight, x[0], target)
     outputs = shape[1]
@@ -228,13 +237,29 @@ def test_nearly_all_lanes_of_a_walk_are_used_at_30_percent_density() -> None:
 
 
 @each_target
-@pytest.mark.parametrize("family", [LOOKED_UP])
+@pytest.mark.parametrize("family", [LOOKED_UP, lookup_halves.FAMILY.name])
 def test_inputs_that_are_looked_up_transposed_give_the_same_product(target: CpuTarget, family: str) -> None:
     rng = np.random.default_rng(13)
     weight = np.where(rng.random((1011, 480)) < 0.1, rng.standard_normal((1011, 480)), 0).astype(np.float32)
+    weight = rounded_to_bfloat(weight) if FAMILIES[family].rounds else weight
     x = random_rows(1011, seed=14)[0]
     assert FAMILIES[family].pack(LayerWeights(weight, np.zeros(480, dtype=np.float32)))[0][0, 0] == 1
     assert_product(run_kernel(family, weight, x, target)[None, :480], x[None], weight)
+
+
+def test_halves_are_the_nearest_bfloat16_of_the_weights_and_inputs_keep_all_bits() -> None:
+    weight = np.random.default_rng(16).standard_normal((130, 48)).astype(np.float32)
+    x = random_rows(130, seed=17)
+    result = run_kernel(lookup_halves.FAMILY.name, weight, x[0], host_target())[None, :48]
+    assert_product(result, x[:1], weight.astype(ml_dtypes.bfloat16).astype(np.float32))
+
+
+def test_halves_take_less_time_where_weights_come_from_afar() -> None:
+    machine = Machine(bfloat=True)
+    far = replace(Layer(4096, np.full(4096, 410)), rounded=True)
+    times = all_predicted_us(far, 1, machine)
+    assert times["lookup_halves"] < 0.75 * times["permute_lookup"]
+    assert "lookup_halves" not in all_predicted_us(replace(far, rounded=False), 1, machine)
 
 
 def test_transposed_inputs_save_a_tenth_of_a_walk_and_are_left_alone_where_they_save_nothing() -> None:
