@@ -95,7 +95,8 @@ def pack(weights: LayerWeights) -> PackedBits:
 
 def _zeros(steps: Steps, middle: int) -> NDArray[np.int16]:
     """Return for each output of a unit a code of 0 for which all its codes have no more bits [panels, units, 16]."""
-    least, most = steps.min(axis=3), steps.max(axis=3)
+    # where all steps are positive the code of 0 is 0: a negative one is no byte
+    least, most = steps.min(axis=3, initial=0), steps.max(axis=3)
     is_middle = (least >= -middle) & (most < middle)
     return np.where(is_middle, middle, -least.astype(np.int16)).astype(np.int16).swapaxes(1, 2)
 
