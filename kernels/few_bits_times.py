@@ -39,8 +39,8 @@ WEIGHT_NS: Final[Mapping[tuple[int, bool], tuple[float, ...]]] = {
 
 Weights of eight bits take at least as long."""
 
-ELSEWHERE_NS: Final = {**WEIGHT_NS, (16, True): (0.03, 0.037, 0.07, 0.155, 3.0)}
-"""The same on machines that have not the prices of Zen 5."""
+ELSEWHERE_NS: Final = {**WEIGHT_NS, (16, True): (0.03, 0.037, 0.07, 0.15, 2.3)}
+"""The same on machines that have not the prices of Zen 5: the lower ends of Cascade Lake and Emerald Rapids."""
 
 
 def runtime_times(

@@ -32,6 +32,8 @@ class FewBits:
     """Whether zeros are floats, one for each group."""
     empty: float = 0.0
     """The share of outputs whose codes are all the zero."""
+    above: bool = False
+    """Whether the zero is the code 0, above which all others are."""
 
     @property
     def parts(self) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.uint8]]:
@@ -41,6 +43,8 @@ class FewBits:
         zeros = np.full((self.outputs, groups), 1 << (self.bits - 1), np.uint8)
         if self.has_zeros:
             zeros = rng.integers(0, 1 << self.bits, zeros.shape).astype(np.uint8)
+        if self.above:
+            zeros, codes = np.zeros_like(zeros), np.maximum(codes, 1)
         pruned = rng.random(codes.shape) < self.zeros
         if self.of_four:
             order = rng.random((self.outputs, codes.shape[1] // 4, 4)).argsort(axis=2)

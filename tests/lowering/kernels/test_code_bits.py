@@ -29,21 +29,25 @@ SOME = (
     "zeros, sparse",
     "all weights of all blocks, groups of 16",
     "eight bits, zeros",
+    "eight bits, above their zeros",
+    "four bits, above their zeros",
 )
 
-BYTES = {
+MORE = {
     "eight bits": FewBits(203, 35, bits=8, accuracy=4, has_bias=True),
     "eight bits, zeros": FewBits(229, 35, bits=8, has_zeros=True, zeros=0.6, accuracy=4, has_bias=True),
     "eight bits, groups of 16": FewBits(100, 17, bits=8, size=16, zeros=0.0, accuracy=4),
+    "eight bits, above their zeros": FewBits(128, 20, bits=8, has_zeros=True, zeros=0.0, accuracy=4, above=True),
+    "four bits, above their zeros": FewBits(128, 20, has_zeros=True, zeros=0.0, accuracy=4, above=True),
     "eight bits, zeros alone": FewBits(64, 20, bits=8, size=64, zeros=1.0, accuracy=4),
 }
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+    "name", [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in CASES | MORE]
 )
 def test_results_are_those_of_rounded_inputs(name: str) -> None:
-    case = (CASES | BYTES)[name]
+    case = (CASES | MORE)[name]
     network = placed_by_masks(case)
     for rows in (0, 1, 3, 7, PASS_ROWS + 1, 60):
         x = np.random.default_rng(rows).standard_normal((rows, case.inputs), dtype=np.float32)
