@@ -71,8 +71,9 @@ def machine_for(target: CpuTarget, folder: Path | None) -> Machine:
 def _machine_with(target: CpuTarget) -> Machine:
     """Return a machine of which nothing is known but what it can do."""
     if target.stated is not None:
-        prices, *sizes, shared = target.stated
-        return Machine(target.lanes, *sizes, *STREAMS[prices], prices, shared)
+        prices, l1_bytes, l2_bytes, l3_bytes, shared_bytes = target.stated
+        streams = STREAMS[prices]
+        return Machine(target.lanes, l1_bytes, l2_bytes, l3_bytes, *streams, prices=prices, shared_bytes=shared_bytes)
     if not target.has_bfloat:
         return Machine(lanes=target.lanes, places_bytes=target.places_bytes)
     l3_ns, dram_ns = STREAMS[BFLOAT_PRICES]

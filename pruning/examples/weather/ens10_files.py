@@ -125,7 +125,7 @@ class Ens10Files:
     def _members(self, day: np.datetime64) -> Array:
         date = np.datetime_as_string(day - LEAD, unit="D").replace("-", "")
         path = f"ensemble/output.{self.target.kind}.{date}.grib"
-        keys = {"shortName": {"t2m": "2t"}.get(self.target.in_grib, self.target.in_grib)}
+        keys: dict[str, str | int] = {"shortName": {"t2m": "2t"}.get(self.target.in_grib, self.target.in_grib)}
         if self.target.level:
             keys["level"] = self.target.level
         data = self._open(path, engine="cfgrib", backend_kwargs={"indexpath": "", "filter_by_keys": keys})
