@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from ..kernels.families import FAMILIES
-from ..kernels.machine import Machine
+from ..kernels.machine import PREDICTED, Machine
 from ..kernels.prediction import predicted_us
 from ..kernels.prices import PRICES
 from ..kernels.tile_widths import WIDTHS
@@ -71,8 +71,10 @@ def _ratios(one: MeasuredLayer, machine: Machine) -> Iterator[tuple[int, float]]
 
 def bench_transfer(step: int, lanes: Sequence[int]) -> Iterator[Regret]:
     """Yield the regrets of each machine with the prices of each, without and with its probes."""
-    for measured in [measured for measured in measured_machines() if measured.lanes in lanes]:
-        for prices in [name for name, by_lanes in PRICES.items() if measured.lanes in by_lanes]:
+    # machines that were predicted have not run
+    names = [name for name in PRICES if name not in PREDICTED]
+    for measured in [one for one in measured_machines() if one.lanes in lanes and one.name in names]:
+        for prices in [name for name in names if measured.lanes in PRICES[name]]:
             alone = machine_of(measured, prices)
             for machine in (alone, probed(measured, alone)):
                 count = len(machine.examples.words)
