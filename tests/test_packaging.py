@@ -19,7 +19,7 @@ from tests.test_architecture import FILES, imports_of
 
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OPTIONAL = {"matplotlib", "mpi4py", "mtkahypar", "sklearn", "torch", "transformers", "onnxscript"}
+OPTIONAL = {"PIL", "matplotlib", "mpi4py", "mtkahypar", "sklearn", "torch", "transformers", "onnxscript"}
 """Modules that extras bring; what uses them says which extra it is."""
 
 USE = """
