@@ -11,12 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
-import numpy as np
 import onnx
 import typer
 from onnx import numpy_helper
 
-from ..models.exports.stored import COLOURS, pruned_names, random_feeds
+from ..models.exports.stored import pruned_names, random_feeds
 from ..models.pruned_weights import magnitude_mask
 from ..ort.sized_session import prepare_for
 from ..verification.measuring import Budget, interleave
@@ -33,9 +32,7 @@ def pruned(path: Path, sparsity: float) -> onnx.ModelProto:
     for tensor in model.graph.initializer:
         if tensor.name in names and tensor.data_type == onnx.TensorProto.FLOAT:
             array = numpy_helper.to_array(tensor)
-            if array.ndim != 4 or array.shape[1] > COLOURS:
-                mask = magnitude_mask(array, sparsity).astype(np.float32)
-                tensor.CopyFrom(numpy_helper.from_array(array * mask, tensor.name))
+            tensor.CopyFrom(numpy_helper.from_array(array * magnitude_mask(array, sparsity), tensor.name))
     return model
 
 

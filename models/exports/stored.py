@@ -57,15 +57,16 @@ def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.Model
         if not _is_hollow(tensor):
             continue
         array = _values(tuple(tensor.dims), rng)
-        if tensor.name in pruned and (array.ndim != 4 or array.shape[1] > COLOURS):
+        if tensor.name in pruned:
             array *= magnitude_mask(array, sparsity)
         tensor.raw_data = array.tobytes()
     return model
 
 
 def pruned_names(graph: onnx.GraphProto) -> set[str]:
-    """Return the names of the weights that lose some: of linear layers, recurrences and convolutions."""
-    return {*_linear_weights(graph), *_convolution_weights(graph), *_recurrent_weights(graph)}
+    """Return the names of the weights that lose some: of linear layers, recurrences, convolutions but those of pictures."""
+    of_pictures = {one.name for one in graph.initializer if len(one.dims) == 4 and one.dims[1] <= COLOURS}
+    return {*_linear_weights(graph), *_convolution_weights(graph), *_recurrent_weights(graph)} - of_pictures
 
 
 def hollow(model: onnx.ModelProto) -> onnx.ModelProto:
