@@ -6,7 +6,7 @@ fastest one, the mean over the layers that are no probes: by the cost model alon
 the layers that `redpebble tune` measures.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Annotated, Final
@@ -18,6 +18,7 @@ from ..kernels.machine import PREDICTED, Machine
 from ..kernels.prediction import predicted_us
 from ..kernels.prices import PRICES
 from ..kernels.tile_widths import WIDTHS
+from ..kernels.work import Layer
 from ..tuning.probe_layers import PROBES
 from .fit_prices import examples_of, with_streams
 from .measured_layers import MeasuredLayer, MeasuredMachine, measured_machines
@@ -52,21 +53,25 @@ def probed(measured: MeasuredMachine, machine: Machine) -> Machine:
 def regrets(measured: MeasuredMachine, machine: Machine, step: int) -> dict[int, float]:
     """Return the regret by width, over every `step`-th of the layers that are no probes."""
     ratios: dict[int, list[float]] = {width: [] for width in WIDTHS}
+
+    def predicted(family: str, layer: Layer, width: int) -> float:
+        return predicted_us(family, layer, width, machine)
+
     for one in [one for one in measured.layers if one.number not in PROBES][::step]:
-        for width, ratio in _ratios(one, machine):
+        for width, ratio in ratios_of(one, predicted):
             ratios[width].append(ratio)
     return {width: fmean(own) for width, own in ratios.items()}
 
 
-def _ratios(one: MeasuredLayer, machine: Machine) -> Iterator[tuple[int, float]]:
-    """Yield each width, and the time of the kernel that is chosen there over that of the fastest one."""
+def ratios_of(one: MeasuredLayer, predicted: Callable[[str, Layer, int], float]) -> Iterator[tuple[int, float]]:
+    """Yield each width, and the time of the family that is predicted to be fastest there over that of the fastest."""
     layer = one.layer()
     for width in WIDTHS:
         found = [kernel.partition("@")[0] for kernel in one.microseconds if kernel.endswith(f"@{width}")]
         names = [name for name in found if not FAMILIES[name].rounds]  # layers are of floats
         times = {name: one.microseconds[f"{name}@{width}"] for name in names}
-        predicted = {name: predicted_us(name, layer, width, machine) for name in names}
-        yield width, times[min(predicted, key=predicted.__getitem__)] / min(times.values())
+        chosen = min(times, key=lambda name: predicted(name, layer, width))
+        yield width, times[chosen] / min(times.values())
 
 
 def bench_transfer(step: int, lanes: Sequence[int]) -> Iterator[Regret]:

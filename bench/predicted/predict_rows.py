@@ -17,24 +17,17 @@ from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import typer
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
 
-from ...dialect.ops.constants import SparseConstantOp
 from ...kernels.families import FAMILIES
 from ...kernels.work import Layer, Tile, misses
 from ...lowering.cpu_target import CpuTarget
 from ...lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
-from ...passes.analysis.layer_costs import layers_of
-from ...passes.kernels.discover_structure import DiscoverStructure
 from ...runtime.memory import address_of
-from ...sparse.csr import CscMatrix
 from ...tools.benching.progress import shown
 from ...tuning.kernel_timing import PackedLayer, sample_of
-from ...tuning.machines import packed_layer
 from ...tuning.probe_layers import MOST_CELLS, mask_of
 from ..measured_layers import MeasuredLayer, MeasuredMachine
-from ..suites.kernel_rows import measured_widths
+from ..suites.kernel_rows import drawn_layer, measured_widths
 from .blocks import CountedCode, Model, cycles_of
 
 ARM: Final = "aarch64-unknown-linux-gnu"
@@ -123,18 +116,11 @@ def rows_of(machines: Sequence[PredictedMachine], numbers: list[int], mca: str) 
     """Return the predicted times of the layers of some numbers, as far as they are not large, on each machine."""
     predictor, rows = Predictor(machines, mca), list[list[MeasuredLayer]]([] for _ in machines)
     for number in shown(numbers, "layers", len(numbers)):
-        mask = mask_of(number)
-        if mask.size > MOST_CELLS:
+        if mask_of(number).size > MOST_CELLS:
             continue
-        constant = SparseConstantOp(CscMatrix.from_dense(mask.astype(np.float32)))
-        DiscoverStructure().apply(Context(), ModuleOp([constant]))
-        (layer,) = layers_of([constant.result])
-        own = [kernel for kernel in predictor.kernels if layer.stored in FAMILIES[kernel.family].stored]
-        formats = {FAMILIES[kernel.family].format for kernel in own}
-        packed = {name: packed_layer(name, constant.result, layer) for name in formats}
+        layer, packed = drawn_layer(number, predictor.kernels)
         times = {
-            f"{one.family}@{one.width}": predictor.microseconds(one, layer, packed[FAMILIES[one.family].format])
-            for one in own
+            f"{one.family}@{one.width}": predictor.microseconds(one, layer, arrays) for one, arrays in packed.items()
         }
         for index, found in enumerate(rows):
             mine = {kernel: by_machine[index] for kernel, by_machine in times.items()}

@@ -18,11 +18,11 @@ from ...kernels.families import FAMILIES
 from ...kernels.machine import Machine
 from ...kernels.prediction import stream_of
 from ...kernels.prices import PRICES
-from ...kernels.tile_widths import WIDTHS
-from ...kernels.work import Tile
+from ...kernels.work import Layer, Tile
 from ...tools.console.console import console
 from ..fit_prices import fitted, with_streams
 from ..measured_layers import DATA, MeasuredLayer, read_rows
+from ..transfer_bench import ratios_of
 from .predict_rows import CHECKS, NUMBERS, Mca, predicted_machines
 
 
@@ -47,7 +47,8 @@ def checked(name: str, mca: str, step: int) -> Check:
             time / predicted
             for one in layers
             for kernel, time in exact(one).items()
-            if (predicted := time_of(kernel, one, prices, machine))
+            for family, _, width in [kernel.partition("@")]
+            if (predicted := time_of(family, one.layer(), int(width), prices, machine))
         ]
     )
     factor = float(np.median(ratios))
@@ -62,26 +63,23 @@ def exact(one: MeasuredLayer) -> dict[str, float]:
     return {kernel: time for kernel, time in one.microseconds.items() if not FAMILIES[kernel.partition("@")[0]].rounds}
 
 
-def time_of(kernel: str, one: MeasuredLayer, prices: Mapping[str, tuple[float, ...]], machine: Machine) -> float:
+def time_of(family: str, layer: Layer, width: int, prices: Mapping[str, tuple[float, ...]], machine: Machine) -> float:
     """Return the microseconds of a kernel by prices, 0 without any."""
-    family, _, width = kernel.partition("@")
     if family not in prices:
         return 0.0
-    layer, (*own, exposure) = one.layer(), prices[family]
-    work = FAMILIES[family].work(layer, Tile(int(width), machine.lanes, machine.l1_bytes))
+    *own, exposure = prices[family]
+    work = FAMILIES[family].work(layer, Tile(width, machine.lanes, machine.l1_bytes))
     core = float(np.dot(work.units, own))
-    return float(np.hypot(core, exposure * stream_of(work, layer, int(width), machine))) / 1000
+    return float(np.hypot(core, exposure * stream_of(work, layer, width, machine))) / 1000
 
 
 def regret(layers: tuple[MeasuredLayer, ...], prices: Mapping[str, tuple[float, ...]], machine: Machine) -> float:
     """Return the time of the kernels that prices choose over that of the fastest, the mean over layers and widths."""
-    ratios: list[float] = []
-    for one in layers:
-        for width in WIDTHS:
-            times = {kernel: time for kernel, time in exact(one).items() if kernel.endswith(f"@{width}")}
-            predicted = {kernel: time_of(kernel, one, prices, machine) or np.inf for kernel in times}
-            ratios.append(times[min(predicted, key=predicted.__getitem__)] / min(times.values()))
-    return float(np.mean(ratios))
+
+    def predicted(family: str, layer: Layer, width: int) -> float:
+        return time_of(family, layer, width, prices, machine) or np.inf
+
+    return float(np.mean([ratio for one in layers for _, ratio in ratios_of(one, predicted)]))
 
 
 def main(

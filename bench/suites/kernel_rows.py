@@ -20,6 +20,7 @@ from ...dialect.ops.constants import SparseConstantOp
 from ...kernels.families import FAMILIES
 from ...kernels.family import KernelFamily
 from ...kernels.tile_widths import WIDTHS
+from ...kernels.work import Layer
 from ...lowering.cpu_target import CpuTarget
 from ...lowering.kernels.timed_kernels import RepeatedKernel
 from ...passes.analysis.layer_costs import layers_of
@@ -28,7 +29,7 @@ from ...runtime.jit import host_target
 from ...sparse.csr import CscMatrix
 from ...tools.benching.progress import shown
 from ...tuning.calibration import STREAM, STREAM_SECONDS, cache_sizes, stream_times
-from ...tuning.kernel_timing import KernelClock
+from ...tuning.kernel_timing import KernelClock, PackedLayer
 from ...tuning.machines import of_this_cpu, packed_layer, with_stream_times
 from ...tuning.probe_layers import mask_of
 from ..measured_layers import DATA, MeasuredLayer, MeasuredMachine, read_rows
@@ -52,6 +53,20 @@ def measured_widths(family: KernelFamily) -> list[int]:
     return [width for width in (ROWS if family.row_major else WIDTHS) if width in family.widths]
 
 
+def drawn_layer(
+    number: int, kernels: Sequence[RepeatedKernel], other_bytes: int = 0
+) -> tuple[Layer, dict[RepeatedKernel, PackedLayer]]:
+    """Return the layer of a number, and its weights as those of `kernels` read them that can compute it."""
+    constant = SparseConstantOp(CscMatrix.from_dense(mask_of(number).astype(np.float32)))
+    DiscoverStructure().apply(Context(), ModuleOp([constant]))
+    (alone,) = layers_of([constant.result])
+    layer = replace(alone, other_bytes=float(other_bytes))
+    own = [kernel for kernel in kernels if layer.stored in FAMILIES[kernel.family].stored]
+    formats = {FAMILIES[one.family].format for one in own}
+    packed = {name: packed_layer(name, constant.result, layer) for name in formats}
+    return layer, {one: packed[FAMILIES[one.family].format] for one in own}
+
+
 def measured(
     numbers: list[int], other_bytes: int, target: CpuTarget, only: Collection[str] = ()
 ) -> Iterator[MeasuredLayer]:
@@ -64,14 +79,8 @@ def measured(
     kernels = [RepeatedKernel(family.name, width) for family in families for width in measured_widths(family)]
     clock = KernelClock(kernels, target)
     for number in shown(numbers, "layers", len(numbers)):
-        constant = SparseConstantOp(CscMatrix.from_dense(mask_of(number).astype(np.float32)))
-        DiscoverStructure().apply(Context(), ModuleOp([constant]))
-        (alone,) = layers_of([constant.result])
-        layer = replace(alone, other_bytes=float(other_bytes))
-        own = [kernel for kernel in kernels if layer.stored in FAMILIES[kernel.family].stored]
-        formats = {FAMILIES[one.family].format for one in own}
-        packed = {name: packed_layer(name, constant.result, layer) for name in formats}
-        samples = {f"{one.family}@{one.width}": clock.sample(one, packed[FAMILIES[one.family].format]) for one in own}
+        layer, packed = drawn_layer(number, kernels, other_bytes)
+        samples = {f"{one.family}@{one.width}": clock.sample(one, arrays) for one, arrays in packed.items()}
         times = clock.fastest(samples, 0.0, least_rounds=ROUNDS)
         yield MeasuredLayer(number, other_bytes, layer.panel_reads, times)
 
