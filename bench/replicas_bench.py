@@ -3,8 +3,8 @@
 Each exchange trains the same networks from the same values on the same batches, with three seeds and one rate: of
 `RATES` the one by which Lion with sums of float32 loses least. A loss is that of all samples after the last step, and
 is divided by what float32 has of the same seed. A row of float32 with batches in another order says how much of a
-difference is chance. Bytes are those that a rank sends, as a share of those of float32. An epoch is the mean time of
-all but the first one, validation left out: over a slow network it says what the bytes are worth.
+difference is chance. A rank's sent bytes are a share of those of float32. The seconds of an epoch
+are the mean over all epochs but the first, without validation: a slow network shows what fewer bytes are worth.
 """
 
 from collections.abc import Callable, Mapping

@@ -53,7 +53,7 @@ class Architecture:
     """LLVM's intrinsic for a thread that looks at a flag again and again, which takes `pause_arguments`."""
     pause_arguments: tuple[int, ...] = ()
     system_calls: SystemCalls | None = None
-    capabilities: tuple["Capability", ...] = ()
+    capabilities: tuple[Capability, ...] = ()
     """Features that LLVM may not find on this machine."""
 
 

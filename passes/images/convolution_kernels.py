@@ -108,7 +108,5 @@ def _kernel(conv: Conv2dOp, among: CostLayer, machine: Machine, wanted: WantedKe
         if width == PIXELS and times:
             following = min(times, key=times.__getitem__)
             text += f"; next {following} {times[following]:.3g} us"
-    blocks = {
-        name: count for name, count in block_counts(replace(among, other_bytes=0.0)).items() if name in choices.values()
-    }
+    blocks = {name: count for name, count in block_counts(among).items() if name in choices.values()}
     return KernelAttr(choices, text, predicted, blocks=blocks)

@@ -29,7 +29,7 @@ from ...sparse.csr import CscMatrix
 from ..rewriting.erase_unused import erase_unused
 
 ENDING: Final = "_over_edges"
-"""End of the name of an argument that is a sum, behind the name of what is summed."""
+"""The suffix of an argument that holds a sum: the name of the summed argument stands before it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class CachedAggregate:
 
 
 def cache_aggregates(func: FuncOp) -> list[CachedAggregate]:
-    """Let a function take the sums of its arguments over constant graphs; return what they are."""
+    """Make the sums of arguments over constant graphs arguments of the function, and return these new arguments."""
     for op in [op for op in func.body.block.ops if isinstance(op, AggregateOp)]:
         _put_first(op)
     arguments: list[SSAValue] = [*func.args]
