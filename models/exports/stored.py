@@ -64,7 +64,7 @@ def stored_export(name: str, sparsity: float = 0.9, seed: int = 0) -> onnx.Model
 
 
 def pruned_names(graph: onnx.GraphProto) -> set[str]:
-    """Return the names of the weights that lose some: of linear layers, recurrences, convolutions but those of pictures."""
+    """Return the names of the weights that lose some: layers, recurrences, and convolutions but those of pictures."""
     of_pictures = {one.name for one in graph.initializer if len(one.dims) == 4 and one.dims[1] <= COLOURS}
     return {*_linear_weights(graph), *_convolution_weights(graph), *_recurrent_weights(graph)} - of_pictures
 
