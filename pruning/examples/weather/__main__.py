@@ -12,6 +12,7 @@ import numpy as np
 import onnx_ir as ir
 import typer
 
+from ....models.pruned_weights import magnitude_mask
 from ....training.finetune import finetune
 from ....verification.oracle import Oracle
 from ...runs.timing import ModelClock
@@ -83,8 +84,7 @@ def _largest(model: ir.Model, sparsity: float) -> ir.Model:
     for value in found.graph.initializers.values():
         weight = value.const_value.numpy() if value.const_value is not None else np.zeros(0)
         if weight.ndim == 2:
-            kept = np.abs(weight) > np.quantile(np.abs(weight), sparsity)
-            value.const_value = ir.tensor(np.where(kept, weight, np.float32(0)), name=value.name)
+            value.const_value = ir.tensor(weight * magnitude_mask(weight, sparsity), name=value.name)
     return found
 
 
