@@ -82,7 +82,7 @@ def _largest(model: ir.Model, sparsity: float) -> ir.Model:
     """Return a model whose layers keep the largest of their weights."""
     found = model.clone()
     for value in found.graph.initializers.values():
-        weight = value.const_value.numpy() if value.const_value is not None else np.zeros(0)
+        weight = value.const_value.numpy() if value.const_value is not None else np.zeros(0, np.float32)
         if weight.ndim == 2:
             value.const_value = ir.tensor(weight * magnitude_mask(weight, sparsity), name=value.name)
     return found
