@@ -2,6 +2,7 @@
 
 ```
 source_model    the model with its constants folded, its layers and their weights        source_model.py, layers.py
+arranged        outputs that are to share inputs, beside each other                      arranged_outputs.py
 segments        the model cut at its layers, and runs of it on all data                   runs/
 sensitivities   what the model loses for each density of each layer                       sensitivities.py
 prices          times of layers by density, as predicted, and for a time corrected by the clock   layer_prices.py
@@ -35,6 +36,7 @@ from ..runtime.memory import return_free_memory
 from ..training.native_step import check_trainable
 from ..tuning.machines import machine_for
 from ..verification.oracle import Oracle, session_options
+from .arranged_outputs import arranged
 from .budgets import Allocation, Option, densities_of, options_of, sparsest, uniform, within_loss, within_time
 from .coded_model import with_codes
 from .finetune import Lessons, lessons_of, trained
@@ -290,6 +292,8 @@ def pruned(
             feeds, labels = shuffled(cast("Feeds", feeds), options.labels, options.seed)
             options = replace(options, labels=labels)
         batches = batches_of(model.proto.graph, feeds)
+        if options.chosen_structure.height > 1:
+            model = arranged(model, batches, options.chosen_structure.height, options.keep)
         if judged is not None:
             split = spared_batches(batches, batches_of(model.proto.graph, judged))
         else:

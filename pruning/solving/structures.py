@@ -65,11 +65,7 @@ WINDOW: Final = 128
 """Inputs that a mask is chosen for at a time by solvers that go from one input to the next."""
 
 SHARED_COLUMNS: Final = 4
-"""Inputs of M that V outputs share in V:N:M, of which each keeps N.
-
-The V outputs are similar ones, wherever they are: sparse tensor cores, which read such groups, need them beside each
-other, and the permutation that brings them there is not kept.
-"""
+"""Inputs of M that V outputs share in V:N:M, of which each keeps N: 2:4 for sparse tensor cores where N is 2."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +79,8 @@ class Structure:
     """Neighbouring inputs whose mask can be chosen without the other inputs."""
     is_even: bool = False
     """Whether no outputs share their inputs, and counts alone tell the time."""
+    height: int = 1
+    """Outputs beside each other that share inputs: those that are alike are brought there, where that is free."""
 
 
 Maker = Callable[[tuple[int, ...]], Structure]
@@ -169,13 +167,13 @@ def _v_n_m(numbers: tuple[int, ...]) -> Structure:
     def choose(scores: Scores, density: float) -> Mask:
         del density
         shared = np.zeros(scores.shape, dtype=np.bool_)
-        for outputs in similar_outputs(scores, height):
-            sums = scores[:, outputs].sum(axis=1, keepdims=True)
-            shared[:, outputs] = _n_of_each(sums, SHARED_COLUMNS, of)
+        for first in range(0, scores.shape[1], height):
+            sums = scores[:, first : first + height].sum(axis=1, keepdims=True)
+            shared[:, first : first + height] = _n_of_each(sums, SHARED_COLUMNS, of)
         # inputs that are not shared rank last, so that the n best shared ones are chosen
         return _n_of_each(np.where(shared, scores, np.float32(-1.0)), kept, of) & shared
 
-    return Structure(choose, kept / of, window=of)
+    return Structure(choose, kept / of, window=of, height=height)
 
 
 def _rows(numbers: tuple[int, ...]) -> Structure:
