@@ -25,6 +25,9 @@ FEATURES: Final = 64
 TURNS: Final = 500
 """Passes of the loop over ports: tens of microseconds."""
 
+IN_FLIGHT: Final = 12
+"""Sums of the loop over registers: more than the multiply-adds that units of five cycles have under way."""
+
 READ_BYTES: Final = {"L1": 32 << 10, "L2": 1 << 20, "L3": 24 << 20, "DRAM": 1 << 29}
 PASS_BYTES: Final = 1 << 25
 
@@ -42,11 +45,16 @@ class NativeLoops:
     def __init__(self) -> None:
         """Compile them."""
         self.target = host_target()
-        arities = {"ports": (2, 1), "read": (2, 2)}
+        arities = {"ports": (2, 1), "multiply": (2, 1), "read": (2, 2)}
         self.code: MachineCode = load_object(emit_object(_loops(self.target), self.target), arities)
         self.sums = aligned_bytes(4096)
         self.operands = aligned_bytes(1 << 16)
         self.operands[:] = 0
+
+    def registers(self) -> Loop:
+        """Return multiply-adds whose operands are in registers: no code does more of them."""
+        work = 2.0 * TURNS * WEIGHTS * VECTORS * self.target.lanes
+        return Loop(lambda: self._run("multiply", self.operands, TURNS), work)
 
     def ports(self) -> Loop:
         """Return the bound of kernels of single rows: a broadcast and four multiply-adds from memory, all in L1."""
@@ -65,9 +73,14 @@ class NativeLoops:
 
 
 def measure_ceilings(budget: Budget) -> dict[str, float]:
-    """Return the best of some rounds on one thread: GFLOP/s of `ports`, GB/s of reading by where the data lie."""
+    """Return the best of some rounds on one thread: GFLOP/s of `fma` and `ports`, GB/s by where the data lie.
+
+    `fma` are multiply-adds of registers.
+    """
     loops = NativeLoops()
-    every = {"ports": loops.ports()} | {name: loops.reads(size) for name, size in READ_BYTES.items()}
+    every = {"fma": loops.registers(), "ports": loops.ports()} | {
+        name: loops.reads(size) for name, size in READ_BYTES.items()
+    }
     measured = {name: interleave({name: loop.call}, budget)[name] for name, loop in every.items()}
     return {name: loop.work / measured[name].min_us / 1e3 for name, loop in every.items()}
 
@@ -103,6 +116,7 @@ done:
   {end}
   ret void
 }}
+{_multiply_loop(target.lanes)}
 {_read_loop(target.lanes)}"""
 
 
@@ -126,6 +140,41 @@ def _row(row: int, lanes: int, sums: dict[tuple[int, int], str]) -> list[str]:
         ]
         sums[chain] = f"%t{name}"
     return lines
+
+
+def _multiply_loop(lanes: int) -> str:
+    """Return `void multiply (in, out, turns)`, which multiplies what it read before."""
+    vector, sums = f"<{lanes} x float>", [f"%s{number}" for number in range(IN_FLIGHT)]
+    last, body = list(sums), list[str]()
+    for number in range(WEIGHTS * VECTORS):
+        turn = number % IN_FLIGHT
+        multiplied = f"{vector} {last[turn]}, {vector} %x, {vector} %x"
+        body.append(f"%t{number} = call {vector} @llvm.fma.v{lanes}f32({multiplied})")
+        last[turn] = f"%t{number}"
+    pairs = list(zip(sums, last, strict=True))
+    phis = [f"{first} = phi {vector} [ %x, %entry ], [ {end}, %loop ]" for first, end in pairs]
+    stores = [
+        f"%o{number} = getelementptr {vector}, ptr %out, i64 {number}\nstore {vector} {end}, ptr %o{number}"
+        for number, end in enumerate(last)
+    ]
+    start, middle, ending = ("\n".join(lines) for lines in (phis, body, stores))
+    return f"""
+define void @multiply(ptr %in, ptr %out, i64 %turns) {{
+entry:
+  %x = load {vector}, ptr %in
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  {start}
+  {middle}
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %turns
+  br i1 %more, label %loop, label %done
+done:
+  {ending}
+  ret void
+}}
+"""
 
 
 def _read_loop(lanes: int) -> str:

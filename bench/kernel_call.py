@@ -13,7 +13,7 @@ from ..dialect.ops.constants import constant_array
 from ..dialect.ops.layers import LinearOp
 from ..dialect.ops.tile import TileOp
 from ..dialect.tensors import shape_of
-from ..kernels.family import PackedArrays
+from ..kernels.family import KernelFamily, LayerWeights, PackedArrays
 from ..kernels.tile_widths import WIDTHS
 from ..lowering.kernels.kernel_form import OUTPUT_PADDING, layer_weights
 from ..lowering.kernels.table import ChosenKernel, kernel_at
@@ -99,14 +99,20 @@ class OurKernel:
         assert self._layer.kernel is not None
         return self._layer.kernel.family_at(width)
 
+    def bytes_of(self, family: KernelFamily) -> int:
+        """Return the bytes of the layer as a family packs it."""
+        return sum(array.nbytes for array in family.pack(self._weights(None)))
+
     def _arrays(self, width: int) -> Sequence[NDArray[np.generic]]:
         kernel = kernel_at(self._layer.kernel, width)
         if kernel not in self._packed:
-            bias = np.zeros(self.shape[1], dtype=np.float32)
-            found = constant_array(self._layer.bias) if self._layer.bias is not None else None
-            weights = layer_weights(self._layer.weight, bias if found is None else found, kernel.blocks)
-            self._packed[kernel] = kernel.family.pack(weights)
+            self._packed[kernel] = kernel.family.pack(self._weights(kernel.blocks))
         return self._packed[kernel]
+
+    def _weights(self, blocks: int | None) -> LayerWeights:
+        bias = np.zeros(self.shape[1], dtype=np.float32)
+        found = constant_array(self._layer.bias) if self._layer.bias is not None else None
+        return layer_weights(self._layer.weight, bias if found is None else found, blocks)
 
 
 @dataclass(frozen=True)

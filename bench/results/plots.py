@@ -118,14 +118,15 @@ def roofline_plot(result: Result) -> Figure:
 
 def _mark_roofs(axes: Axes, ceilings: Mapping[str, float], places: Sequence[float]) -> None:
     """Draw what memory at each distance and the ports allow, and make both axes logarithmic."""
-    left, right, port = min(places) / 2, 2 * max(places), ceilings.get("ports", 1.0)
+    left, right = min(places) / 2, 2 * max(places)
+    peak = ceilings.get("fma", ceilings.get("ports", 1.0))
     words = {"textcoords": "offset points", "color": GREY, "fontsize": 8}
     for name, style in (("L1", "-"), ("L2", "--"), ("L3", "-."), ("DRAM", ":")):
         speed = ceilings.get(name)
         if speed is not None:
-            axes.plot([left, port / speed, right], [left * speed, port, port], style, color=GREY, lw=1)
+            axes.plot([left, peak / speed, right], [left * speed, peak, peak], style, color=GREY, lw=1)
             axes.annotate(f"{name} {speed:.0f} GB/s ", (left, left * speed), xytext=(-2, -3), ha="right", **words)
-    axes.annotate(f"ports {port:.0f} GF", (right, port), xytext=(-2, 4), ha="right", **words)
+    axes.annotate(f"multiply-adds {peak:.0f} GF", (right, peak), xytext=(-2, 4), ha="right", **words)
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(left=left / 3)

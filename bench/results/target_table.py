@@ -46,7 +46,8 @@ def _head(result: Result, checks: Sequence[Check]) -> list[str]:
     )
     if ceilings:
         reads = ", ".join(f"{name} {ceilings[name]:.0f}" for name in ("L1", "L2", "L3", "DRAM") if name in ceilings)
-        lines.append(f"Ceilings of one thread: ports {ceilings['ports']:.0f} GF; reading {reads} GB/s.")
+        registers = f"multiply-adds of registers {ceilings['fma']:.0f} GF, " if "fma" in ceilings else ""
+        lines.append(f"Ceilings of one thread: {registers}ports {ceilings['ports']:.0f} GF; reading {reads} GB/s.")
     return lines
 
 

@@ -1,9 +1,9 @@
 """Layers and networks of floats beside other engines, each in a process and in a Python of its own.
 
-`python -m redpebble.bench.suites.peers_bench [CASES ...] [--deepsparse PYTHON] [--openvino PYTHON]` prints a row for
-each model and number of rows: our session's time, how many times as fast it is as each other engine, and the best of
-these. One engine is active at a time, they take turns, medians. `layers`, `networks`, `few`, `one`, `large` and `dense`
-are the cases.
+`python -m redpebble.bench.suites.peers_bench [CASES ...] [--deepsparse PYTHON] [--openvino PYTHON] [--mkl PYTHON]`
+prints a row for each model and number of rows: our session's time, how many times as fast it is as each other engine,
+and the best of these. One engine is active at a time, they take turns, medians. `layers`, `networks`, `few`, `one`,
+`large` and `dense` are the cases. MKL's Python has redpebble, too, which multiplies by MKL layer by layer.
 """
 
 import sys
@@ -146,6 +146,13 @@ def table_of(found: Sequence[Measured], peers: Sequence[str]) -> Table:
     return table
 
 
+def engines_of(deepsparse: str | None, openvino: str | None, mkl: str | None) -> dict[str, str]:
+    """Return the names of all engines with the Python of each; MKL's has redpebble, too."""
+    peers = {"openvino": openvino, "openvino-bf16": openvino, "deepsparse": deepsparse, "mkl": mkl}
+    known = {name: python for name, python in peers.items() if python is not None}
+    return {OURS: sys.executable, "onnxruntime": sys.executable} | known
+
+
 Pythons = Annotated[str | None, typer.Option(metavar="PYTHON", help="The Python that has it.")]
 
 
@@ -155,6 +162,7 @@ def main(
     threads: Annotated[int, typer.Option(min=1, help="Threads of each engine.")] = 1,
     deepsparse: Pythons = None,
     openvino: Pythons = None,
+    mkl: Pythons = None,
 ) -> None:
     """Measure and print the table.
 
@@ -164,8 +172,7 @@ def main(
     unknown = [name for name in cases or () if name not in CASES]
     if unknown:
         raise typer.BadParameter(f"expected some of {', '.join(CASES)}, got {unknown[0]!r}")
-    peers = {"onnxruntime": sys.executable, "openvino": openvino, "openvino-bf16": openvino, "deepsparse": deepsparse}
-    engines = {OURS: sys.executable} | {name: python for name, python in peers.items() if python is not None}
+    engines = engines_of(deepsparse, openvino, mkl)
     chosen = [case for name in cases or CASES for case in CASES[name]]
     found = [one for case in chosen for one in measure(case, engines, threads, seconds)]
     console.print(table_of(found, [name for name in engines if name != OURS]))

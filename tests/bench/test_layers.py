@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from redpebble.bench.ceilings import CHAINS, TURNS, VECTORS, WEIGHTS, NativeLoops
+from redpebble.bench.ceilings import CHAINS, IN_FLIGHT, TURNS, VECTORS, WEIGHTS, NativeLoops
 from redpebble.bench.fresh_process import footprint_in_a_fresh_process
 from redpebble.bench.kernel_call import OurKernel
 from redpebble.bench.suites.layer_bench import LayerPlan, bench_layers
@@ -57,6 +57,16 @@ def test_the_loop_over_ports_does_the_operations_that_are_counted() -> None:
     sums = loops.sums.view(np.float32)[: CHAINS * VECTORS * lanes]
     np.testing.assert_array_equal(sums, TURNS * WEIGHTS / CHAINS)
     assert 2 * float(sums.sum()) == loop.work
+
+
+def test_the_loop_over_registers_does_the_operations_that_are_counted() -> None:
+    loops = NativeLoops()
+    loops.operands.view(np.float32)[:] = 1
+    loop = loops.registers()
+    loop.call()
+    sums = loops.sums.view(np.float32)[: IN_FLIGHT * loops.target.lanes]
+    np.testing.assert_array_equal(sums, 1 + TURNS * WEIGHTS * VECTORS / IN_FLIGHT)
+    assert 2 * float((sums - 1).sum()) == loop.work
 
 
 def test_a_call_is_timed_at_least_as_often_as_asked() -> None:

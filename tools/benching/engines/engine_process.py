@@ -2,7 +2,7 @@
 
 It reads a line of JSON and answers it with another one, again and again: the model, its inputs and the number of
 threads first, then numbers of calls to time, or where to write the outputs. `own_process.py` is the other side. Nothing
-of redpebble is imported but where the engine is a session of ours.
+of redpebble is imported but where the engine is a session of ours, or MKL, which our code calls.
 """
 
 import contextlib
@@ -86,8 +86,15 @@ def deepsparse_call(model: str, feeds: dict[str, Any], threads: int) -> Run:
     return lambda: engine.run(arrays, val_inp=False)
 
 
+def mkl_call(model: str, feeds: dict[str, Any], threads: int) -> Run:
+    """Return a call of MKL's sparse matrices, layer by layer, for chains of linear layers."""
+    engines = import_module("redpebble.tools.benching.engines.engines").ENGINES
+    return engines["mkl"].load(model)(feeds, threads)
+
+
 ENGINES: dict[str, Callable[[str, dict[str, Any], int], Run]] = {
     "deepsparse": deepsparse_call,
+    "mkl": mkl_call,
     "onnxruntime": onnxruntime_call,
     "openvino": openvino_call,
     "openvino-bf16": openvino_bfloat_call,

@@ -19,7 +19,7 @@ from ..errors import NotCoveredError, PeerError
 from .loaded import Feeds, Loaded, ModelPath
 
 PROGRAM: Final = Path(__file__).with_name("engine_process.py")
-PROCESSES: Final = ("deepsparse", "onnxruntime", "openvino", "openvino-bf16", "session")
+PROCESSES: Final = ("deepsparse", "mkl", "onnxruntime", "openvino", "openvino-bf16", "session")
 """Engines that a process of their own can run."""
 
 

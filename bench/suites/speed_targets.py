@@ -1,0 +1,366 @@
+"""Targets of floats: beside other engines, and beside what the machine's multiply-adds and caches allow.
+
+`python -m redpebble.bench.suites.speed_targets [CASES ...] [--deepsparse PYTHON] [--openvino PYTHON] [--write]`
+measures some cases, all by default, and adds them to build/speed_targets.json; `--write` puts all that this file has
+into the page. So a machine that is quiet for a minute at a time is enough. One thread unless a case says otherwise,
+medians of engines in turn; what needs another Python is left out where that is not given.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Final, NamedTuple
+
+import numpy as np
+import onnx
+import onnxruntime
+import typer
+
+import redpebble
+
+from ...kernels.families import FAMILIES
+from ...models.exports.stored import random_feeds, stored_export
+from ...tools.benching.engines.loaded import Feeds
+from ...tools.benching.engines.own_process import OwnProcess
+from ...verification.measuring import Budget, Call, Timing, interleave
+from ..ceilings import NativeLoops
+from ..kernel_call import OurKernel
+from ..library_bench import one_thread, sessions
+from ..results.page_tables import PageTable, Write
+from .peers_bench import CASES, FEW, Case, layer
+
+TARGETS: Final = PageTable("targets of speed", ("case", "wanted", "reached", "verdict"), Path("bench/targets.md"))
+FILE: Final = Path("build/speed_targets.json")
+
+ENCODER: Final = "minilm_size.classic"
+LAST_FEW: Final = 24
+"""Rows up to which a batch is small."""
+
+Values = Mapping[str, list[float]]
+Pythons = Mapping[str, str | None]
+
+
+class Target(NamedTuple):
+    """A case and the numbers that are wanted of it, at least or at most, and their unit."""
+
+    case: str
+    wanted: tuple[float, ...]
+    at_least: bool = True
+    unit: str = "x"
+
+    def row(self, reached: list[float] | None) -> tuple[str, str, str, str]:
+        """Return the cells of its row."""
+        sign = "at least" if self.at_least else "at most"
+        wanted = f"{sign} {self._text(self.wanted)}"
+        if reached is None:
+            return self.case, wanted, "", "not measured"
+        met = all(
+            (one >= goal) if self.at_least else (one <= goal) for one, goal in zip(reached, self.wanted, strict=True)
+        )
+        return self.case, wanted, self._text(reached), "met" if met else "missed"
+
+    def _text(self, values: tuple[float, ...] | list[float]) -> str:
+        return f"{' / '.join(f'{value:.2f}' for value in values)} {self.unit}".replace(" x", "x")
+
+
+TARGETS_OF: Final[Mapping[str, tuple[Target, ...]]] = {
+    "layers": (
+        Target("128 rows over onnxruntime, .8 / .9 / .95", (3.3, 6.2, 10.5)),
+        Target("the same over DeepSparse", (1.8, 1.9, 2.2)),
+    ),
+    "networks": (Target("4 layers of 1024, 256 rows at .8 / .9, 1024 at .95", (4, 7, 12)),),
+    "few": (
+        Target("2 to 24 rows, the least, .8 / .9", (2.4, 4.2)),
+        Target("12 / 20 / 24 / 48 rows over the line between powers of two, .8", (1.1,) * 4, False),
+        Target("the same at .9", (1.1,) * 4, False),
+    ),
+    "one": (
+        Target("one row over onnxruntime, .8 / .9", (7, 13)),
+        Target("a call without work above onnxruntime's", (1.5,), False, "us"),
+    ),
+    "beyond": (
+        Target("one row of 4096x4096 at .9, bf16 over f32", (1.7,)),
+        Target("its bytes a connection", (3,), False, "bytes"),
+    ),
+    "large": (Target("4096x4096 at .9, 8 rows: share of the time of 32", (0.45,), False),),
+    "avx2": (
+        Target("AVX2, one row over the generic level", (2,)),
+        Target("AVX2, MiniLM's layers at .9 over DeepSparse's AVX2", (1.4,)),
+    ),
+    "sequences": (Target("512 / 2048 tokens of MiniLM at .9 over onnxruntime", (4, 2.8)),),
+    "dense": (Target("a dense layer of 4096 between sparse ones, 8 / 32 / 128 rows, over OpenVINO", (0.95,) * 3),),
+    "peak": (Target("128 rows at .8, the kernel's share of multiply-adds from registers", (0.65,)),),
+    "threads": (Target("two threads over one, 1 / 8 / 32 / 128 rows", (1.2, 1.6, 1.8, 1.9)),),
+    "taken": (Target("two threads beside another process, over the time of one", (1.15,), False),),
+}
+
+
+def on(threads: int) -> onnxruntime.SessionOptions:
+    """Return the options of a session on so many threads, which do not spin."""
+    options = one_thread()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+def rows_of(case: Case, rows: int) -> Feeds:
+    """Return an input of so many rows."""
+    return {"x": np.random.default_rng(rows).standard_normal((rows, case.widths[0]), dtype=np.float32)}
+
+
+def in_sessions(case: Case, counts: tuple[int, ...], seconds: float) -> dict[tuple[str, int], Timing]:
+    """Return the times of our session and of onnxruntime's at each number of rows, all in the same rounds."""
+    with TemporaryDirectory() as folder:
+        path = str(case.save(Path(folder)))
+        made = {"ours": redpebble.session(path, on(1)), "theirs": onnxruntime.InferenceSession(path, on(1))}
+    keys = [(name, rows) for rows in counts for name in made]
+    return interleave({key: partial(made[key[0]].run, None, rows_of(case, key[1])) for key in keys}, Budget(seconds))
+
+
+def over_onnxruntime(case: Case, rows: int, seconds: float) -> float:
+    """Return how many times as fast our session is."""
+    times = in_sessions(case, (rows,), seconds)
+    return times["theirs", rows].median_us / times["ours", rows].median_us
+
+
+def over_peer(path: Path, feeds: Feeds, engine: str, python: str, seconds: float) -> float:
+    """Return how many times as fast our session is as an engine, each in a process of its own."""
+    pythons = {"session": sys.executable, engine: python}
+    calls: dict[str, Call] = {name: OwnProcess(name, of).load(path)(feeds, 1) for name, of in pythons.items()}
+    times = interleave(calls, Budget(seconds))
+    return times[engine].median_us / times["session"].median_us
+
+
+def layers(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """Geometric means over shapes."""
+    by_zeros: dict[float, list[Case]] = {}
+    for case in CASES["layers"]:
+        by_zeros.setdefault(case.sparsities[0], []).append(case)
+    yield (
+        0,
+        [
+            statistics.geometric_mean([over_onnxruntime(case, 128, seconds) for case in cases])
+            for cases in by_zeros.values()
+        ],
+    )
+    if python := pythons["deepsparse"]:
+        yield (
+            1,
+            [
+                statistics.geometric_mean([_saved(case, 128, "deepsparse", python, seconds) for case in cases])
+                for cases in by_zeros.values()
+            ],
+        )
+
+
+def _saved(case: Case, rows: int, engine: str, python: str, seconds: float) -> float:
+    with TemporaryDirectory() as folder:
+        return over_peer(case.save(Path(folder)), rows_of(case, rows), engine, python, seconds)
+
+
+def networks(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """Networks over onnxruntime."""
+    del pythons
+    yield 0, [over_onnxruntime(case, rows, seconds) for case in CASES["networks"] for rows in case.rows]
+
+
+def few(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """The least ratio, and how far counts between powers of two lie above the line."""
+    del pythons
+    least: list[float] = []
+    for place, case in enumerate(CASES["few"]):
+        times = in_sessions(case, FEW, seconds * len(FEW))
+        us = {rows: times["ours", rows].median_us for rows in FEW}
+        least.append(min(times["theirs", rows].median_us / us[rows] for rows in FEW if rows <= LAST_FEW))
+        yield place + 1, [_above_line(us, rows) for rows in (12, 20, 24, 48)]
+    yield 0, least
+
+
+def _above_line(us: Mapping[int, float], rows: int) -> float:
+    low = 1 << (rows.bit_length() - 1)
+    return us[rows] / (us[low] + (us[2 * low] - us[low]) * (rows - low) / low)
+
+
+def one(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """One row, and a layer of hardly any weights beside a node of onnxruntime that does as little."""
+    del pythons
+    yield 0, [over_onnxruntime(layer(768, 768, sparsity), 1, 4 * seconds) for sparsity in (0.8, 0.9)]
+    case, value = layer(768, 768, 0.999), onnx.helper.make_tensor_value_info
+    x, y = (value(name, onnx.TensorProto.FLOAT, ["batch", 768]) for name in "xy")
+    node = onnx.helper.make_node("Neg", ["x"], ["y"])
+    graph = onnx.helper.make_graph([node], "negative", [x], [y])
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    empty = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    with TemporaryDirectory() as folder:
+        ours = redpebble.session(str(case.save(Path(folder))), on(1))
+    made = {"ours": ours, "theirs": onnxruntime.InferenceSession(empty, on(1))}
+    times = interleave({name: partial(made[name].run, None, rows_of(case, 1)) for name in made}, Budget(4 * seconds))
+    yield 1, [times["ours"].median_us - times["theirs"].median_us]
+
+
+def beyond(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """One row of a layer whose weights leave the second level."""
+    del pythons
+    case = layer(4096, 4096, 0.9)
+    with TemporaryDirectory() as folder:
+        path = case.save(Path(folder))
+        model = onnx.ModelProto.FromString(path.read_bytes())
+        kernel = OurKernel(path)
+    halves = redpebble.optimize(model, precision="bf16", rows=1)
+    made = {"bf16": redpebble.compile(halves.proto), "f32": redpebble.compile(model)}
+    times = interleave({name: made[name].bind(rows_of(case, 1)).run for name in made}, Budget(4 * seconds))
+    yield 0, [times["f32"].median_us / times["bf16"].median_us]
+    yield 1, [kernel.bytes_of(FAMILIES["lookup_halves"]) / kernel.weight.values.size]
+
+
+def large(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """Eight rows beside 32."""
+    del pythons
+    times = in_sessions(layer(4096, 4096, 0.9), (8, 32), 2 * seconds)
+    yield 0, [times["ours", 8].median_us / times["ours", 32].median_us]
+
+
+def avx2(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """Code of the level AVX2, which libraries that are made ahead of time have."""
+    case = layer(768, 768, 0.9)
+    with TemporaryDirectory() as folder:
+        model = onnx.ModelProto.FromString(case.save(Path(folder)).read_bytes())
+        made = sessions(redpebble.optimize(model).proto, Path(folder, "layer.so"))
+        feeds = rows_of(case, 1)
+        times = interleave(
+            {level: partial(made[level].run, None, feeds) for level in ("generic", "avx2")}, Budget(2 * seconds)
+        )
+        yield 0, [times["generic"].median_us / times["avx2"].median_us]
+        if python := pythons["deepsparse"]:
+            encoder = stored_export(ENCODER)
+            feeds = dict(random_feeds(encoder, {"batch": 1, "sequence": 128}))
+            path = Path(folder, "encoder.onnx")
+            path.write_bytes(encoder.SerializeToString())
+            os.environ["NM_ARCH"] = "avx2"
+            theirs = OwnProcess("deepsparse", python).load(path)(feeds, 1)
+            del os.environ["NM_ARCH"]
+            ours = sessions(redpebble.optimize(encoder).proto, Path(folder, "encoder.so"))["avx2"]
+            calls: dict[str, Call] = {"ours": partial(ours.run, None, feeds), "theirs": theirs}
+            times = interleave(calls, Budget(4 * seconds))
+            yield 1, [times["theirs"].median_us / times["ours"].median_us]
+
+
+def sequences(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """An encoder of long sequences over onnxruntime."""
+    del pythons
+    encoder = stored_export(ENCODER)
+    made = {
+        "ours": redpebble.session(encoder, on(1)),
+        "theirs": onnxruntime.InferenceSession(encoder.SerializeToString(), on(1)),
+    }
+    ratios: list[float] = []
+    for tokens in (512, 2048):
+        feeds = dict(random_feeds(encoder, {"batch": 1, "sequence": tokens}))
+        calls = {name: partial(session.run, None, feeds) for name, session in made.items()}
+        times = interleave(calls, Budget(4 * seconds, least_rounds=5))
+        ratios.append(times["theirs"].median_us / times["ours"].median_us)
+    yield 0, ratios
+
+
+def dense(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """A layer without zeros behind one with zeros, over OpenVINO in f32; what the first takes is no part of it."""
+    python = pythons["openvino"]
+    if python is None:
+        return
+    case = CASES["dense"][0]
+    yield 0, [_saved(case, rows, "openvino", python, 2 * seconds) for rows in case.rows]
+
+
+def peak(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """Kernels alone, beside a loop that does nothing but multiply."""
+    del pythons
+    shares: list[float] = []
+    for shape in ((768, 768), (1024, 1024), (768, 3072)):
+        case, loop = layer(*shape, 0.8), NativeLoops().registers()
+        with TemporaryDirectory() as folder:
+            kernel = OurKernel(case.save(Path(folder)))
+        x = np.random.default_rng(1).standard_normal((case.widths[0], 128), dtype=np.float32)
+        times = interleave({"kernel": kernel.prepare(x).repeated(1), "peak": loop.call}, Budget(seconds))
+        shares.append(128 * case.flops / times["kernel"].median_us / (loop.work / times["peak"].median_us))
+    yield 0, [statistics.geometric_mean(shares)]
+
+
+def threads(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """Two threads on two cores."""
+    del pythons
+    yield 0, [_two_over_one(rows, seconds) for rows in (1, 8, 32, 128)]
+
+
+def taken(seconds: float, pythons: Pythons) -> Iterator[tuple[int, list[float]]]:
+    """Two threads while another process has one of the cores."""
+    del pythons
+    program = "import os; os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", program]) as other:
+        yield 0, [1 / _two_over_one(128, seconds)]
+        other.terminate()
+
+
+def _two_over_one(rows: int, seconds: float) -> float:
+    case = layer(768, 768, 0.9)
+    with TemporaryDirectory() as folder:
+        path = str(case.save(Path(folder)))
+        made = {count: redpebble.session(path, on(count)) for count in (1, 2)}
+    calls = {count: partial(session.run, None, rows_of(case, rows)) for count, session in made.items()}
+    times = interleave(calls, Budget(seconds), dict.fromkeys(made, 1e-3))
+    return times[1].median_us / times[2].median_us
+
+
+MEASURES: Final[Mapping[str, Callable[[float, Pythons], Iterator[tuple[int, list[float]]]]]] = {
+    "layers": layers,
+    "networks": networks,
+    "few": few,
+    "one": one,
+    "beyond": beyond,
+    "large": large,
+    "avx2": avx2,
+    "sequences": sequences,
+    "dense": dense,
+    "peak": peak,
+    "threads": threads,
+    "taken": taken,
+}
+
+Python = Annotated[str | None, typer.Option(metavar="PYTHON", help="The Python that has it.")]
+
+
+def main(
+    cases: Annotated[list[str] | None, typer.Argument(help=f"Some of {', '.join(MEASURES)}; default: all.")] = None,
+    seconds: Annotated[float, typer.Option(help="Measuring time of a ratio.")] = 0.5,
+    deepsparse: Python = None,
+    openvino: Python = None,
+    write: Write = False,
+) -> None:
+    """Measure, keep what was measured, and print or write the table.
+
+    Raises:
+        BadParameter: there is no such case.
+    """
+    chosen = cases or list(MEASURES)
+    if unknown := [name for name in chosen if name not in MEASURES]:
+        raise typer.BadParameter(f"expected some of {', '.join(MEASURES)}, got {unknown[0]!r}")
+    known: dict[str, list[float]] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    for name in chosen:
+        for place, values in MEASURES[name](seconds, {"deepsparse": deepsparse, "openvino": openvino}):
+            known[TARGETS_OF[name][place].case] = values
+        FILE.parent.mkdir(exist_ok=True)
+        FILE.write_text(json.dumps(known, indent=1), encoding="utf-8")
+    rows = [target.row(known.get(target.case)) for name in MEASURES for target in TARGETS_OF[name]]
+    with TARGETS.rows(write=write) as add:
+        for row in rows:
+            add(*row)
+
+
+if __name__ == "__main__":
+    typer.run(main)
