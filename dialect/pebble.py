@@ -44,7 +44,7 @@ from .ops import (
     tile_dead_rows,
     tile_depth_first,
 )
-from .ops.training import gradients
+from .ops.training import edge_slopes, gradients
 
 Kind = TypeVar("Kind")
 
@@ -57,6 +57,7 @@ OPS: Final = (
     graphs,
     recurrences,
     gradients,
+    edge_slopes,
     movement,
     network,
     tile,

@@ -13,6 +13,7 @@ from ..dialect.ops.image_network import ImageNetworkOp
 from ..dialect.ops.layers import BatchMatmulTransposeBOp, LinearOp
 from ..dialect.ops.recurrences import ScanOp
 from ..dialect.ops.tile import TileOp, chain_in
+from ..dialect.ops.training.edge_slopes import EdgeSlopesOp, EdgeTotalsOp
 from ..dialect.ops.training.gradients import SampledProductOp, SumRowsOp
 from ..dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
 from ..foundation.extensible_table import ExtensibleTable
@@ -31,6 +32,7 @@ from .gradients.sampled_product import (
     sampled_tiles,
 )
 from .graphs.edge_list import FAILURE_BYTES, EdgeListStep, edges_taken_as_equal
+from .graphs.edge_slopes import emit_edge_slopes, emit_edge_totals, slope_rows, slope_tiles
 from .graphs.sort import SortStep, sort_tiles
 from .graphs.step import EdgeStep, edge_rows, edge_tiles
 from .images.step import ImageStep, image_tiles
@@ -180,6 +182,8 @@ STEPS: Final = ExtensibleTable[type[Operation], StepKind](
         PastAttentionOp: ATTENTION,
         AggregateOp: OVER_EDGES,
         AttendEdgesOp: OVER_EDGES,
+        EdgeTotalsOp: StepKind(emit_edge_totals, lambda op, _: slope_rows(op), tiles=lambda _: slope_tiles()),
+        EdgeSlopesOp: StepKind(emit_edge_slopes, lambda op, _: slope_rows(op), tiles=lambda _: slope_tiles()),
         EdgeListOp: StepKind(_edge_list, may_fail=True, equal=edges_taken_as_equal),
         SortEdgesOp: StepKind(
             _sort,

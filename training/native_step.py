@@ -25,6 +25,7 @@ from ..lowering.driver import function_of
 from ..passes.kernels.choose_kernels import ChooseKernels
 from ..passes.rewriting.erase_unused import erase_unused
 from ..passes.runner import context, run_passes
+from ..passes.simplify.associate import order_products
 from ..passes.simplify.fold_batch_norm import FoldBatchNorm
 from ..passes.simplify.fold_constants import FoldConstants
 from ..passes.simplify.fuse_aggregations import FuseAggregations
@@ -80,13 +81,13 @@ class Parameter:
 
 
 def candidates_of(model: onnx_ir.Model) -> list[str]:
-    """Return the initializers that may be trained: matrices and vectors of float32."""
+    """Return the initializers that may be trained: matrices, vectors, and factors of heads, of float32."""
     return [
         name
         for name, value in model.graph.initializers.items()
         if value.const_value is not None
         and value.const_value.dtype == onnx_ir.DataType.FLOAT
-        and len(value.const_value.shape) in (1, 2)
+        and len(value.const_value.shape) in (1, 2, 3)
         and value.const_value.size > 1
     ]
 
@@ -125,28 +126,34 @@ def numbered(model: onnx_ir.Model, names: Sequence[str], *, turned: bool) -> Num
     return NumberedModel(result, starts, count, int(turned))
 
 
-def parameter_of(constant: Constant, source: NumberedModel, arrays: Mapping[str, Floats]) -> Parameter | None:
-    """Return the initializer whose values are those of a constant, each once; None where there is none.
+def parameters_of(constant: Constant, source: NumberedModel, arrays: Mapping[str, Floats]) -> list[Parameter]:
+    """Return the initializers whose values are those of a constant, each once; none where it has any other value.
 
-    Its places are in the order of the constant's gradient: connections output by output.
+    Values are in the order of the constant's gradient, connections output by output, one initializer after the other:
+    two where outputs are scores of edges at both ends, as in an attention over edges.
     """
     stored = constant.weight.values if isinstance(constant, SparseConstantOp) else constant.array.T.ravel()
     numbers = stored.astype(np.int64)
     if not len(numbers) or not np.array_equal(numbers, stored):
-        return None
+        return []
     if not 1 <= numbers.min() <= numbers.max() <= source.total:
-        return None
+        return []
     values = (numbers - 1 - source.turn) % source.total
-    for name, start in source.starts.items():
-        places = places_of(arrays[name])
-        if start == values.min() and np.array_equal(np.sort(values), np.arange(start, start + len(places))):
-            return Parameter(name, places[values - start], values)
-    return None
+    found, left = list[Parameter](), values
+    while len(left):
+        name = next(name for name in reversed(list(source.starts)) if source.starts[name] <= left[0])
+        places, start = places_of(arrays[name]), source.starts[name]
+        own, left = left[: len(places)], left[len(places) :]
+        if not np.array_equal(np.sort(own), np.arange(start, start + len(places))):
+            return []
+        found.append(Parameter(name, places[own - start], own))
+    return found
 
 
 class _Built(NamedTuple):
     module: ModuleOp
-    parameters: list[Parameter]
+    parameters: list[list[Parameter]]
+    """Parameters of each constant."""
     ends_in_softmax: bool
     cached: list[CachedAggregate]
 
@@ -177,7 +184,7 @@ class NativeStep:
         while True:
             first = numbered(model, names, turned=False)
             built = _built(first, model, options)
-            found = [parameter.name for parameter in built.parameters]
+            found = [parameter.name for some in built.parameters for parameter in some]
             if not found:
                 raise UnsupportedModelError("expected initializers that layers read as they are, got nothing to train")
             if sorted(found) == sorted(names):
@@ -201,14 +208,17 @@ class NativeStep:
         self._packed = PackedValues(self.network.program.constants, places, self._ranks)
         self.put()
 
-    def _order(self, parameters: Sequence[Parameter], count: int) -> None:
+    def _order(self, of_constants: Sequence[Sequence[Parameter]], count: int) -> None:
         """Order values as gradients come: one constant after the other."""
+        parameters = [parameter for some in of_constants for parameter in some]
         self._ranks = np.empty(count, np.int64)
         order = np.concatenate([parameter.values for parameter in parameters])
         self._ranks[order] = np.arange(count)
         self.parameters = [replace(parameter, values=self._ranks[parameter.values]) for parameter in parameters]
         ends = np.cumsum([len(parameter.values) for parameter in parameters]).tolist()
         self._slices = [slice(start, end) for start, end in pairwise([0, *ends])]
+        ends = np.cumsum([sum(len(one.values) for one in some) for some in of_constants]).tolist()
+        self._of_constants = [slice(start, end) for start, end in pairwise([0, *ends])]
         self.values = np.empty(count, np.float32)
         for parameter in self.parameters:
             self.values[parameter.values] = array_of(self.model, parameter.name).ravel()[parameter.places]
@@ -218,7 +228,7 @@ class NativeStep:
         """Return the step for arrays of a batch, which are read at each run."""
         inputs = [tensor.name for tensor in self.network.program.inputs]
         outputs = [tensor.name for tensor in self.network.program.outputs]
-        slices = [self.gradient[own] for own in self._slices]
+        slices = [self.gradient[own] for own in self._of_constants]
         call = self.network.bind({**feeds, inputs[-1]: target}, dict(zip(outputs[1:], slices, strict=True)))
         return Batch(call.run, call.outputs[0])
 
@@ -289,13 +299,15 @@ def _built(source: NumberedModel, model: onnx_ir.Model, options: StepOptions) ->
     run_passes(context(), module, BEFORE)
     func = function_of(module)
     cached = cache_aggregates(func)
+    # the gradient of a product is one as wide: what is better forwards is better backwards
+    order_products(module, machine_for(host_target(), default_folder()))
     arrays = {name: array_of(model, name) for name in source.starts}
-    found: dict[Operation, Parameter] = {}
+    found: dict[Operation, list[Parameter]] = {}
     for op in func.body.block.ops:
         if isinstance(op, ConstantOp | SparseConstantOp):
-            parameter = parameter_of(op, source, arrays)
-            if parameter is not None:
-                found[op] = parameter
+            parameters = parameters_of(op, source, arrays)
+            if parameters:
+                found[op] = parameters
     end = func.body.block.last_op
     last = end.arguments[0].owner if isinstance(end, ReturnOp) and len(end.arguments) == 1 else None
     trained = _differentiated(module, options.loss, lambda constant: constant in found)

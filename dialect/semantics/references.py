@@ -29,6 +29,7 @@ from ..ops.layers import (
 from ..ops.movement import ConcatOp, ReshapeOp, SplitOp, TakeOp, TransposeOp
 from ..ops.network import NetworkOp
 from ..ops.recurrences import RecurrenceOp
+from ..ops.training.edge_slopes import EdgeSlopesOp, EdgeTotalsOp
 from ..ops.training.gradients import SampledProductOp, SumRowsOp
 from ..tensors import shape_of
 from .array_operators import OPERATORS, Array
@@ -198,8 +199,7 @@ def _sum_rows(_: SumRowsOp, x: Floats) -> Floats:
 
 def _attend_edges(op: AttendEdgesOp, x: Floats, scores: Floats, graph: Array, bias: Floats | None = None) -> Floats:
     (heads, activation, epsilon, from_zero), graph = op.softmax, _matrix(graph, x)
-    edge_scores = scores[:, np.newaxis, :heads] + scores[np.newaxis, :, heads:]
-    edge_scores = edge_scores if activation is None else activate(activation, edge_scores)
+    edge_scores = _edge_scores(scores, heads, activation)
     counts = graph[:, :, np.newaxis]
     start = 0.0 if from_zero else np.finfo(x.dtype).min
     largest = np.max(edge_scores, axis=0, where=counts != 0, initial=start, keepdims=True)
@@ -209,6 +209,38 @@ def _attend_edges(op: AttendEdgesOp, x: Floats, scores: Floats, graph: Array, bi
     result = np.einsum("sth,shc->thc", weights, x.reshape(len(x), heads, -1)).reshape(x.shape)
     result = result if bias is None else result + bias
     return result if op.activation is None else activate(op.activation, result)
+
+
+def _edge_scores(scores: Floats, heads: int, activation: ActivationAttr | None) -> Floats:
+    """Return the scores [sources, targets, heads] of edges between all nodes."""
+    sums = scores[:, np.newaxis, :heads] + scores[np.newaxis, :, heads:]
+    return sums if activation is None else activate(activation, sums)
+
+
+def _edge_totals(op: EdgeTotalsOp, scores: Floats, graph: Array) -> Floats:
+    heads, activation, epsilon, from_zero = op.softmax
+    edge_scores, counts = _edge_scores(scores, heads, activation), graph[:, :, np.newaxis]
+    start = 0.0 if from_zero else LOWEST
+    largest = np.max(edge_scores, axis=0, where=counts != 0, initial=start)
+    powers = counts * np.exp(np.where(counts != 0, edge_scores - largest, -np.inf))
+    is_read = (graph != 0).any(axis=0)[:, np.newaxis]
+    return np.where(is_read, largest + np.log(np.where(is_read, powers.sum(axis=0) + epsilon, 1.0)), LOWEST)
+
+
+def _edge_slopes(op: EdgeSlopesOp, x: Floats, scores: Floats, totals: Floats, graph: Array) -> Floats:
+    heads, activation, *_ = op.softmax
+    # axes are neighbours and nodes, whichever of them are sources
+    ends = scores if op.sources is None else np.concatenate((scores[:, heads:], scores[:, :heads]), axis=1)
+    edge_scores, counts = _edge_scores(ends, heads, activation), graph[:, :, np.newaxis]
+    of_target = totals[np.newaxis] if op.sources is None else totals[:, np.newaxis, :heads]
+    weights = counts * np.exp(np.where(counts != 0, edge_scores - of_target, -np.inf))
+    is_low = _edge_scores(ends, heads, None) <= 0
+    slope = 1.0 if activation is None else activation.values[0]
+    slopes = weights * np.where(is_low, slope, 1.0)
+    parts = x.reshape(len(x), heads, -1)
+    of_neighbour = np.ones((len(x), heads), x.dtype) if op.sources is None else totals[:, heads:]
+    sums = [np.einsum("sth,shc->thc", some, parts).reshape(x.shape) for some in (weights, slopes)]
+    return np.concatenate([*sums, np.einsum("sth,sh->th", slopes, of_neighbour)], axis=1)
 
 
 def _heads_first(x: Floats, heads: int) -> Floats:
@@ -289,6 +321,8 @@ REFERENCES: Final = ExtensibleTable[type[Operation], Reference](
         SortEdgesOp: _sort_edges,
         SampledProductOp: _sampled_product,
         SumRowsOp: _sum_rows,
+        EdgeTotalsOp: _edge_totals,
+        EdgeSlopesOp: _edge_slopes,
         ReshapeOp: _reshape,
         TransposeOp: _transpose,
         ConcatOp: _concat,

@@ -62,9 +62,15 @@ class HeadBlock(NamedTuple):
     """Heads of a vector; behind the last one stand lanes that nothing reads."""
 
 
-def head_blocks(features: int, heads: int, lanes: int) -> list[HeadBlock]:
-    """Return blocks that cover all features once; vectors of heads are as wide as heads fill."""
-    width = lanes if heads >= lanes else 1 << (heads - 1).bit_length()
+def head_width(heads: int, lanes: int) -> int:
+    """Return how wide vectors of heads are: as wide as heads fill."""
+    return lanes if heads >= lanes else 1 << (heads - 1).bit_length()
+
+
+def head_blocks(features: int, heads: int, lanes: int, most: int | None = None) -> list[HeadBlock]:
+    """Return blocks of up to `most` vectors that cover all features once."""
+    width = head_width(heads, lanes)
+    most = SUMS[lanes] - 4 if most is None else most
     of_head = features // heads
     pieces: list[Piece] = []
     first, wide = 0, lanes
@@ -74,8 +80,8 @@ def head_blocks(features: int, heads: int, lanes: int) -> list[HeadBlock]:
         pieces.append(Piece(first, wide))
         first += wide
     blocks: list[HeadBlock] = []
-    for start in range(0, len(pieces), SUMS[lanes] - 4):
-        group = pieces[start : start + SUMS[lanes] - 4]
+    for start in range(0, len(pieces), most):
+        group = pieces[start : start + most]
         low = group[0].first // of_head // width
         high = (group[-1].first + group[-1].width - 1) // of_head // width
         blocks.append(HeadBlock(group, low * width, high - low + 1, width))
@@ -110,11 +116,11 @@ def attend_rows(code: Code, form: AttendForm, edges: Edges, values: ScoredValues
         target = targets.begin + done
         row = values.y.at(edges.row_of(target) * form.features)
         for block in head_blocks(form.features, form.softmax.heads, code.target.lanes):
-            _Means(code, form, block, edges, values).store(target, row)
+            Means(code, form, block, edges, values).store(target, row)
 
 
 @dataclass(frozen=True)
-class _Means:
+class Means:
     """The means of one target over a block of features."""
 
     code: Code
@@ -125,11 +131,11 @@ class _Means:
 
     def store(self, target: Number, row: Floats) -> None:
         """Write what becomes of the means."""
-        heads, pieces = self._heads(), self.block.pieces
+        heads, pieces = self.heads(), self.block.pieces
         first, end = self.edges.of_target(target)
         own = self.edges.row_of(target)
-        to = [self._score_of_target(own, number) for number in range(self.block.vectors)]
-        sums, totals = self._walk(first, end, to, self._largest(first, end, to))
+        to = [self.second_of(self.values.scores, own, number) for number in range(self.block.vectors)]
+        sums, totals = self._walk(first, end, to, self.largest(first, end, to))
         # a target without edges has zeros
         alone = first == end
         shares = [
@@ -137,18 +143,18 @@ class _Means:
             for total in totals
         ]
         for piece, value in zip(pieces, sums, strict=True):
-            lanes = self._lanes(piece)
-            result = lanes.mul(value, self._spread(shares, piece))
+            lanes = self.lanes(piece)
+            result = lanes.mul(value, self.spread(shares, piece))
             if self.form.biased:
                 result = lanes.add(result, lanes.load(self.values.bias.at(piece.first)))
             lanes.store(activated(lanes, self.form.activation, [result])[0], row.at(piece.first))
 
-    def _largest(self, first: Number, end: Number, to: Sequence[ir.Value]) -> list[ir.Value]:
-        heads = self._heads()
+    def largest(self, first: Number, end: Number, to: Sequence[ir.Value]) -> list[ir.Value]:
+        heads = self.heads()
         start = 0.0 if self.form.softmax.from_zero else LOWEST
 
         def edge(index: Number, largest: list[ir.Value]) -> list[ir.Value]:
-            scores = self._scores(self.edges.sources[index], to)
+            scores = self.scores(self.edges.sources[index], to)
             return [heads.max(score, known) for score, known in zip(scores, largest, strict=True)]
 
         return fold(end, [heads.splat(start) for _ in to], edge, start=first)
@@ -157,32 +163,32 @@ class _Means:
         self, first: Number, end: Number, to: Sequence[ir.Value], largest: Sequence[ir.Value]
     ) -> tuple[list[ir.Value], list[ir.Value]]:
         """Return the sums of features and of the weights of edges."""
-        heads, pieces = self._heads(), self.block.pieces
+        heads, pieces = self.heads(), self.block.pieces
 
         def edge(index: Number, known: tuple[list[ir.Value], list[ir.Value]]) -> tuple[list[ir.Value], list[ir.Value]]:
             source = self.edges.sources[index]
             if self.form.fetches:
-                self._fetch(self.edges.sources[self.edges.ahead(index)])
+                self.fetch(self.edges.sources[self.edges.ahead(index)])
             # weights of the edge, a vector of heads after the other
             count = heads.splat(self.edges.weights[index])
-            scores = self._scores(source, to)
+            scores = self.scores(source, to)
             powers = [
                 heads.mul(count, exp(heads, heads.sub(score, most)))
                 for score, most in zip(scores, largest, strict=True)
             ]
             features = self.values.x.at(source * self.form.features)
             sums = [
-                self._lanes(piece).fma(self._spread(powers, piece), self._features(features, piece), value)
+                self.lanes(piece).fma(self.spread(powers, piece), self.features(features, piece), value)
                 for piece, value in zip(pieces, known[0], strict=True)
             ]
             return sums, [heads.add(power, total) for power, total in zip(powers, known[1], strict=True)]
 
-        zeros = [self._lanes(piece).splat(0.0) for piece in pieces], [heads.splat(0.0) for _ in to]
+        zeros = [self.lanes(piece).splat(0.0) for piece in pieces], [heads.splat(0.0) for _ in to]
         return fold(end, zeros, edge, start=first)
 
-    def _scores(self, source: Number, to: Sequence[ir.Value]) -> list[ir.Value]:
+    def scores(self, source: Number, to: Sequence[ir.Value]) -> list[ir.Value]:
         """Return the scores of an edge, a vector of heads after the other."""
-        heads, (count, activation, *_) = self._heads(), self.form.softmax
+        heads, (count, activation, *_) = self.heads(), self.form.softmax
         row = source * (2 * count) + self.block.first
         sums = [
             heads.add(heads.load(self.values.scores.at(row + heads.width * number)), own)
@@ -190,33 +196,33 @@ class _Means:
         ]
         return activated(heads, activation, sums)
 
-    def _score_of_target(self, target: Number, number: int) -> ir.Value:
-        """Return the scores of a node as a target, read from no further than its row ends."""
-        heads, count = self._heads(), self.form.softmax.heads
+    def second_of(self, rows: Floats, node: Number, number: int) -> ir.Value:
+        """Return a vector of the second half of rows of two numbers a head, read from no further than its row ends."""
+        heads, count = self.heads(), self.form.softmax.heads
         wanted = count + self.block.first + number * heads.width
         first = min(wanted, 2 * count - heads.width)
-        return self._shuffled(
-            heads.load(self.values.scores.at(target * (2 * count) + first)),
+        return self.shuffled(
+            heads.load(rows.at(node * (2 * count) + first)),
             [min(wanted - first + lane, heads.width - 1) for lane in range(heads.width)],
         )
 
-    def _spread(self, of_heads: Sequence[ir.Value], piece: Piece) -> ir.Value:
+    def spread(self, of_heads: Sequence[ir.Value], piece: Piece) -> ir.Value:
         """Return in each lane of a piece what its head has."""
         of_head = self.form.features // self.form.softmax.heads
         heads = [(piece.first + lane) // of_head - self.block.first for lane in range(piece.width)]
         low = heads[0] // self.block.width
         high = min(low + 1, len(of_heads) - 1)
         lanes = [head - low * self.block.width for head in heads]
-        return self._shuffled(of_heads[low], lanes, of_heads[high])
+        return self.shuffled(of_heads[low], lanes, of_heads[high])
 
-    def _shuffled(self, vector: ir.Value, lanes: Sequence[int], other: ir.Value | None = None) -> ir.Value:
+    def shuffled(self, vector: ir.Value, lanes: Sequence[int], other: ir.Value | None = None) -> ir.Value:
         builder = self.values.x.builder
         return builder.shuffle_vector(vector, vector if other is None else other, int_constants(lanes))
 
-    def _features(self, row: Floats, piece: Piece) -> ir.Value:
-        return self._lanes(piece).load(row.at(piece.first))
+    def features(self, row: Floats, piece: Piece) -> ir.Value:
+        return self.lanes(piece).load(row.at(piece.first))
 
-    def _fetch(self, source: Number) -> None:
+    def fetch(self, source: Number) -> None:
         """Fetch the features and scores of a source."""
         pieces = self.block.pieces
         count = sum(piece.width for piece in pieces)
@@ -224,8 +230,8 @@ class _Means:
         features.fetch(min(MOST_LINES, -(-count * FLOAT_BYTES // ALIGNMENT)))
         self.values.scores.at(source * (2 * self.form.softmax.heads)).fetch(1)
 
-    def _heads(self) -> Lanes:
+    def heads(self) -> Lanes:
         return self.code.lanes(self.values.x, self.block.width)
 
-    def _lanes(self, piece: Piece) -> Lanes:
+    def lanes(self, piece: Piece) -> Lanes:
         return self.code.lanes(self.values.x, piece.width)

@@ -199,12 +199,16 @@ class Associate(MachineOptions, ModulePass):
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        machine = self.machine
-        multiply_weights(op, machine)
-        for aggregate in [found for found in op.walk() if isinstance(found, AggregateOp)]:
-            products = _products_of(aggregate)
-            if products is not None:
-                _order(products, machine)
+        multiply_weights(op, self.machine)
+        order_products(op, self.machine)
+
+
+def order_products(module: ModuleOp, machine: Machine) -> None:
+    """Let the better of two products, over a graph and with weights, come first; constants stay what they are."""
+    for aggregate in [found for found in module.walk() if isinstance(found, AggregateOp)]:
+        products = _products_of(aggregate)
+        if products is not None:
+            _order(products, machine)
 
 
 def _products_of(aggregate: AggregateOp) -> _Products | None:

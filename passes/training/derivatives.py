@@ -4,12 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, is_constant
 from ...dialect.ops.elementwise import ActivateOp, AddOp, DivOp, MulOp, SubOp
-from ...dialect.ops.graphs import AggregateOp
+from ...dialect.ops.graphs import AggregateOp, AttendEdgesOp
 from ...dialect.ops.layers import (
     BatchNormOp,
     LayerNormOp,
@@ -20,10 +21,12 @@ from ...dialect.ops.layers import (
     SoftmaxOp,
 )
 from ...dialect.ops.movement import ConcatOp, SplitOp
+from ...dialect.ops.training.edge_slopes import EdgeSlopesOp, EdgeTotalsOp
 from ...dialect.ops.training.gradients import SampledProductOp, SumRowsOp
 from ...dialect.provenance import node_name
 from ...dialect.tensors import shape_of, shape_text
 from ...foundation.extensible_table import ExtensibleTable
+from ...sparse.csr import CscMatrix
 from .activation_slopes import SLOPES_AT_INPUT, SLOPES_AT_RESULT
 from .tape import Tape
 
@@ -65,6 +68,41 @@ def _aggregate(op: AggregateOp, tape: Tape, gradients: Sequence[SSAValue]) -> Gr
     turned = tape.write(SparseConstantOp(op.edges.transposed()))[0]
     bias = [] if op.bias is None else [_summed(tape, gradient, op.bias)]
     return [tape.write(AggregateOp(gradient, turned))[0], None, *bias]
+
+
+def _attend_edges(op: AttendEdgesOp, tape: Tape, gradients: Sequence[SSAValue]) -> Gradients:
+    """See `redpebble.dialect.ops.training.edge_slopes`, whose names these are."""
+    softmax = op.softmax
+    if op.of_call or not isinstance(op.graph.owner, SparseConstantOp):
+        raise ValueError("expected attention over the edges of a constant graph")
+    if softmax.activation is not None and softmax.activation.kind != "leaky_relu":
+        raise KeyError(softmax.activation.kind)
+    (gradient,) = gradients
+    if op.activation is not None:
+        gradient = tape.mul(gradient, slope(op.activation, tape, op.result, None))
+    features, heads = shape_of(op.x)[1], softmax.heads
+    (of_heads,) = tape.write(SparseConstantOp(CscMatrix.from_dense(_heads_of_features(features, heads))))
+
+    def summed(x: SSAValue) -> SSAValue:
+        return tape.write(LinearOp(x, of_heads))[0]
+
+    (totals,) = tape.write(EdgeTotalsOp(op.scores, op.graph, softmax))
+    (sums,) = tape.write(EdgeSlopesOp(op.x, op.scores, totals, op.graph, softmax, sources=False))
+    means, sloped, slopes = tape.write(SplitOp(sums, 1, [features, features, heads]))
+    means = summed(tape.mul(gradient, means))
+    to = tape.sub(summed(tape.mul(gradient, sloped)), tape.mul(means, slopes))
+    (turned,) = tape.write(SparseConstantOp(op.edges.transposed()))
+    (totals,) = tape.write(ConcatOp([totals, means], 1))
+    (sums,) = tape.write(EdgeSlopesOp(gradient, op.scores, totals, turned, softmax, sources=True))
+    back, sloped, slopes = tape.write(SplitOp(sums, 1, [features, features, heads]))
+    scores = tape.write(ConcatOp([tape.sub(summed(tape.mul(op.x, sloped)), slopes), to], 1))[0]
+    bias = [] if op.bias is None else [_summed(tape, gradient, op.bias)]
+    return [back, scores, None, *bias]
+
+
+def _heads_of_features(features: int, heads: int) -> NDArray[np.float32]:
+    """Return the weight [features, heads] that sums up the features of each head."""
+    return np.repeat(np.eye(heads, dtype=np.float32), features // heads, axis=0)
 
 
 def _activate(op: ActivateOp, tape: Tape, gradients: Sequence[SSAValue]) -> Gradients:
@@ -185,6 +223,7 @@ DERIVATIVES: Final = ExtensibleTable[type[Operation], Derivative](
     {
         LinearOp: _linear,
         AggregateOp: _aggregate,
+        AttendEdgesOp: _attend_edges,
         ActivateOp: _activate,
         AddOp: _add,
         SubOp: _sub,

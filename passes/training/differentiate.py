@@ -33,7 +33,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.elementwise import ActivateOp
-from ...dialect.ops.graphs import AggregateOp
+from ...dialect.ops.graphs import AggregateOp, AttendEdgesOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.provenance import texts_of, value_name
 from ...dialect.symbolic_sizes import DIMS, NAME
@@ -81,7 +81,7 @@ def differentiate(func: FuncOp, loss_name: str, chosen: Callable[[Constant], boo
     end = func.body.block.last_op
     if not isinstance(end, ReturnOp) or len(end.arguments) != 1 or len(shape_of(end.arguments[0])) != 2:
         raise ValueError("expected a network with one output [rows, features], got another")
-    for layer in [op for op in func.body.block.ops if isinstance(op, LinearOp | AggregateOp)]:
+    for layer in [op for op in func.body.block.ops if isinstance(op, LinearOp | AggregateOp | AttendEdgesOp)]:
         _part_activation(layer)
     forward, (output,) = [*func.body.block.ops], end.arguments
     rows, features = shape_of(output)
@@ -114,7 +114,7 @@ def pull_back(func: FuncOp, arguments: Sequence[int], chosen: Callable[[Constant
     """
     block, end = func.body.block, func.body.block.last_op
     assert isinstance(end, ReturnOp)
-    for layer in [op for op in block.ops if isinstance(op, LinearOp | AggregateOp)]:
+    for layer in [op for op in block.ops if isinstance(op, LinearOp | AggregateOp | AttendEdgesOp)]:
         _part_activation(layer)
     given, forward, results = list(block.args), [op for op in block.ops if op is not end], list(end.arguments)
     known = [block.insert_arg(value.type, len(block.args)) for value in results]
@@ -150,7 +150,7 @@ def _pass_back(op: Operation, tape: Tape, gradients: dict[SSAValue, SSAValue]) -
             gradients[operand] = tape.add(gradients[operand], found) if operand in gradients else found
 
 
-def _part_activation(layer: LinearOp | AggregateOp) -> None:
+def _part_activation(layer: LinearOp | AggregateOp | AttendEdgesOp) -> None:
     """Give an activation an op of its own where its derivative needs what it is applied to."""
     activation = layer.activation
     if activation is None or activation.kind in SLOPES_AT_RESULT:
