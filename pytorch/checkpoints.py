@@ -76,7 +76,8 @@ class Checkpoint:
         except (KeyError, RuntimeError, AttributeError) as error:
             raise ValueError(f"{path} is no checkpoint of this student: {error}") from error
         for name, mask in masks.items():
-            set_mask([student.get_submodule(name)], mask)
+            owner, _, key = name.rpartition(".")
+            set_mask([student.get_submodule(owner)], mask, key)
         torch.set_rng_state(content.pop("random"))
         points = tuple(Point(**one) for one in content.pop("points"))
         return Checkpoint(**content, points=points)

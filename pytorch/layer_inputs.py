@@ -1,7 +1,6 @@
 """Statistics of what comes into layers over some batches: mean squares, or the products X^T X / rows."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, Final
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .batches import Batch, Module, Run, device_of, moved, token_mask
+from .layer_calls import seeing
 from .layers import PrunableWeight
 from .sparsifiers import Reads
 
@@ -23,19 +23,14 @@ def layer_inputs(module: nn.Module, weights: Sequence[PrunableWeight], run: Run,
     do not count.
     """
     sums = _Sums(reads)
-    hooks = [
-        one.register_forward_pre_hook(partial(sums.see, weight.name)) for weight in weights for one in weight.modules
-    ]
     was_training, device = module.training, device_of(module)
     module.eval()
     try:
-        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+        with seeing(module, weights, sums.see), torch.no_grad(), torch.autocast(device.type, enabled=False):
             for batch in run.batches:
                 sums.start(batch := moved(batch, device))
                 run.forward(module, batch)
     finally:
-        for hook in hooks:
-            hook.remove()
         module.train(was_training)
     return sums.means()
 
@@ -54,8 +49,7 @@ class _Sums:
     def start(self, batch: Batch) -> None:
         self._seen, self._mask = {}, token_mask(batch)
 
-    def see(self, name: str, module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        x = arguments[0]
+    def see(self, name: str, module: nn.Module, x: Tensor) -> None:
         # the tensor is held, so that no other one has its id
         leader, _ = self._seen.setdefault((id(x), *_window(module)), (name, x))
         if leader != name and self._leaders.setdefault(name, leader) == leader and name not in self._sums:

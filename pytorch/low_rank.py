@@ -83,7 +83,7 @@ def low_rank(module: nn.Module, rank: int, *, layers: Choice = None) -> tuple[st
     """
     if rank < 1:
         raise ValueError(f"rank: expected 1 or more, got {rank}")
-    weights = prunable_weights(module, layers)
+    weights = [one for one in prunable_weights(module, layers) if layers is not None or one.is_whole]
     for one in weights:
         expect_linear(one)
     for one in weights:

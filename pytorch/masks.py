@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.weak import WeakIdKeyDictionary
 
-HOLDER: Final = "_redpebble_mask"
-"""Attribute of a module with the mask of its weight."""
+HOLDERS: Final = "_redpebble_masks"
+"""Attribute of a module with the masks of its parameters, by their names."""
 
 
 class WeightMask:
@@ -88,51 +88,51 @@ def mask_of(parameter: Tensor) -> Tensor | None:
     return None if found is None else found.mask
 
 
-def set_mask(modules: Iterable[nn.Module], mask: Tensor | None) -> None:
-    """Give the weight that modules share a mask of its shape in place of the one it has, or none."""
+def set_mask(modules: Iterable[nn.Module], mask: Tensor | None, name: str = "weight") -> None:
+    """Give the parameter that modules share a mask of its shape in place of the one it has, or none."""
     modules = list(modules)
-    parameter = modules[0].weight
+    parameter = getattr(modules[0], name)
     if (before := _MASKS.get(parameter)) is not None:
         before.detach()
     holder = None if mask is None else WeightMask(parameter, mask)
     for module in modules:
-        if holder is None:
-            module.__dict__.pop(HOLDER, None)
-        else:
-            module.__dict__[HOLDER] = holder
+        # a mapping that is never changed: a shallow copy of the module has it as well
+        others = {key: one for key, one in module.__dict__.get(HOLDERS, {}).items() if key != name}
+        module.__dict__[HOLDERS] = others if holder is None else others | {name: holder}
 
 
 class Stored(NamedTuple):
     """Parameters of modules as they were, with their masks."""
 
-    parameters: tuple[tuple[tuple[nn.Module, ...], Tensor, Tensor | None], ...]
+    parameters: tuple[tuple[tuple[nn.Module, ...], str, Tensor, Tensor | None], ...]
 
     @staticmethod
-    def of(weights: Iterable[Sequence[nn.Module]]) -> "Stored":
-        """Return those of the weights that modules share."""
-        found = [(tuple(modules), modules[0].weight) for modules in weights]
-        return Stored(tuple((modules, one.detach().clone(), mask_of(one)) for modules, one in found))
+    def of(weights: Iterable[tuple[Sequence[nn.Module], str]]) -> "Stored":
+        """Return those of the parameters that modules share, by their names."""
+        found = [(tuple(modules), name, getattr(modules[0], name)) for modules, name in dict.fromkeys(weights)]
+        return Stored(tuple((modules, name, one.detach().clone(), mask_of(one)) for modules, name, one in found))
 
     def restore(self) -> None:
         """Let them be so again."""
-        for modules, before, mask in self.parameters:
-            set_mask(modules, mask)
+        for modules, name, before, mask in self.parameters:
+            set_mask(modules, mask, name)
             with torch.no_grad():
-                modules[0].weight.copy_(before)
+                getattr(modules[0], name).copy_(before)
 
 
 def remove_masks(module: nn.Module) -> None:
     """Let all weights be trained again; zeros stay where they are until then."""
     for one in module.modules():
-        if HOLDER in one.__dict__:
-            set_mask([one], None) if mask_of(one.weight) is not None else one.__dict__.pop(HOLDER)
+        for key in one.__dict__.pop(HOLDERS, ()):
+            set_mask([one], None, key)
 
 
 def masks_of(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Yield the names of modules whose weights have masks, and those."""
+    """Yield the names of parameters that have masks, and those."""
     for name, one in module.named_modules():
-        if HOLDER in one.__dict__ and (mask := mask_of(one.weight)) is not None:
-            yield name, mask
+        for key in one.__dict__.get(HOLDERS, ()):
+            if (mask := mask_of(getattr(one, key))) is not None:
+                yield f"{name}.{key}".lstrip("."), mask
 
 
 def apply_masks(parameters: Iterable[Tensor]) -> None:

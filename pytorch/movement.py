@@ -35,4 +35,4 @@ class Movement:
             hook.remove()
 
     def _add(self, weight: PrunableWeight, gradient: Tensor) -> None:
-        self.moved[weight.name] -= weight.as_matrix(gradient.detach()).float() * weight.matrix
+        self.moved[weight.name] -= weight.as_matrix(weight.part_of(gradient.detach())).float() * weight.matrix

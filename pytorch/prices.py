@@ -5,12 +5,11 @@ there are convolutions, to so many images.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..pruning.budgets import densities_of
 from ..pruning.layer_prices import LayerPrices
@@ -22,6 +21,7 @@ from ..pruning.windows import Window
 from ..runtime.jit import host_target
 from ..tuning.machines import machine_for
 from .batches import Module, Run, device_of, moved
+from .layer_calls import seeing
 from .layers import PrunableWeight
 from .structures import Structure, structure_of
 
@@ -87,22 +87,19 @@ class _Seen(NamedTuple):
 def _seen_by(module: nn.Module, weights: Sequence[PrunableWeight], run: Run) -> dict[str, _Seen]:
     found: dict[str, _Seen] = {}
 
-    def see(name: str, layer: nn.Module, arguments: tuple[Any, ...]) -> None:
-        shape = arguments[0].shape
+    def see(name: str, layer: nn.Module, x: Tensor) -> None:
+        shape = x.shape
         axes = len(getattr(layer, "kernel_size", ()))
         before = found[name].rows if name in found else 0
         rows = before + prod(shape[: -1 - axes] if axes else shape[:-1])
         found[name] = _Seen(shape[0], rows, tuple(shape[len(shape) - axes :]) if axes else ())
 
-    hooks = [one.register_forward_pre_hook(partial(see, weight.name)) for weight in weights for one in weight.modules]
     was_training = module.training
     module.eval()
     try:
-        with torch.no_grad():
+        with seeing(module, weights, see), torch.no_grad():
             run.forward(module, moved(run.batches[0], device_of(module)))
     finally:
-        for hook in hooks:
-            hook.remove()
         module.train(was_training)
     return found
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from .batches import Batch, Forward, Run, call
 from .layer_inputs import layer_inputs
 from .layers import Choice, PrunableWeight, prunable_weights
-from .masks import set_mask
 from .movement import Movement
 from .report import PrunedWeight, PruneReport
 from .sparsifiers import Sparsifier, loss_of, solved, sparsifier_of
@@ -99,7 +98,7 @@ def prune(
             inputs = layer_inputs(module, weights, run, solver.reads)
         # a layer that no batch reaches may be one whose weight is read past its module: it stays dense
         reached = [one for one in weights if solver.reads == "nothing" or one.name in inputs]
-        if not reached:
+        if weights and not reached:
             raise ValueError("expected data that the module is called with, got no batch that reaches a layer to prune")
         found = tuple(_pruned(one, inputs.get(one.name), Sparsity(form, 1 - now[one.name]), solver) for one in reached)
         report = PruneReport(found, report.seconds + time.perf_counter() - start)
@@ -129,7 +128,7 @@ def keep_zeros(module: nn.Module) -> PruneReport:
     if not found:
         raise ValueError("expected a pruned module, got no linear layer or convolution whose weight has zeros")
     for one in found:
-        set_mask(one.modules, one.parameter.detach() != 0)
+        one.set_mask(one.matrix != 0)
     return PruneReport(tuple(_reported(one, None) for one in found), 0.0)
 
 
@@ -172,11 +171,11 @@ def _pruned(weight: PrunableWeight, inputs: Tensor | None, sparsity: Sparsity, s
     is_product = solver.reads == "products"
     loss = loss_of(dense, sparse, inputs) if inputs is not None and is_product else None
     with torch.no_grad():
-        weight.parameter.copy_(weight.as_stored(sparse))
-    set_mask(weight.modules, weight.as_stored(sparse != 0))
+        weight.values.copy_(weight.as_stored(sparse))
+    weight.set_mask(sparse != 0)
     return _reported(weight, loss)
 
 
 def _reported(weight: PrunableWeight, loss: float | None) -> PrunedWeight:
-    outputs, inputs = weight.as_matrix(weight.parameter).shape
+    outputs, inputs = weight.matrix.shape
     return PrunedWeight(weight.name, outputs, inputs, weight.zeros, loss)

@@ -6,15 +6,15 @@ zero point, from the range that data has. Gradients pass through the rounding. T
 are rounded (`few_bits`).
 """
 
-from collections.abc import Iterable, Mapping
-from functools import partial
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
 
 import torch
 from torch import Tensor, nn
 
 from .batches import Batch, Forward, Module, call, device_of, moved
-from .layers import Choice, prunable_weights
+from .layer_calls import call_layers, seeing
+from .layers import Choice, PrunableWeight, prunable_weights
 
 
 def quantize(
@@ -39,12 +39,13 @@ def quantize(
         return _with_four_bits(module, group, layers)
     if bits != 8 or data is None:
         raise ValueError(f"quantize: expected 4 bits, or 8 with data, got {bits} and {'no ' * (data is None)}data")
-    weights = {one.name: one for one in prunable_weights(module, layers)}
+    weights = {one.name: one for one in prunable_weights(module, layers) if layers is not None or one.is_called}
     for name, one in weights.items():
         kind = type(one.modules[0])
         if len(one.modules) > 1 or kind not in FORMS:
             raise ValueError(f"layer {name!r}: expected nn.Linear or nn.Conv that is not tied, got {kind.__name__}")
-    ranges = _ranges(module, {name: one.modules[0] for name, one in weights.items()}, data, forward)
+    ranges = _ranges(module, list(weights.values()), data, forward)
+    call_layers(module)
     for name, (least, greatest) in ranges.items():
         _set_form(weights[name].modules[0], weights[name].matrix, least, greatest)
     return tuple(ranges)
@@ -60,32 +61,29 @@ def _with_four_bits(module: nn.Module, group: int, layers: Choice) -> tuple[str,
         kind = type(one.modules[0])
         if len(one.modules) > 1 or kind is not nn.Linear:
             raise ValueError(f"layer {one.name!r}: expected nn.Linear that is not tied, got {kind.__name__}")
+    call_layers(module)
     for one in found:
         set_few_bits(one.modules[0], group)
     return tuple(one.name for one in found)
 
 
 def _ranges(
-    module: nn.Module, layers: Mapping[str, nn.Module], data: Iterable[Batch], forward: Forward
+    module: nn.Module, weights: Sequence[PrunableWeight], data: Iterable[Batch], forward: Forward
 ) -> dict[str, tuple[float, float]]:
     """Return the least and the greatest value that comes into each layer, 0 among them."""
     found: dict[str, tuple[float, float]] = {}
 
-    def see(name: str, _: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def see(name: str, _: nn.Module, x: Tensor) -> None:
         least, greatest = found.get(name, (0.0, 0.0))
-        x = arguments[0]
         found[name] = min(least, float(x.min())), max(greatest, float(x.max()))
 
-    hooks = [layer.register_forward_pre_hook(partial(see, name)) for name, layer in layers.items()]
     was_training = module.training
     module.eval()
     try:
-        with torch.no_grad():
+        with seeing(module, weights, see), torch.no_grad():
             for batch in data:
                 forward(module, moved(batch, device_of(module)))
     finally:
-        for hook in hooks:
-            hook.remove()
         module.train(was_training)
     return found
 

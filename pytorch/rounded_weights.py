@@ -73,7 +73,7 @@ def _names(module: nn.Module, layers: Choice) -> tuple[str, ...]:
     computed = [name for name, one in module.named_modules() if is_computed(one)]
     if computed:
         return chosen_names(module, computed, layers)
-    weights = prunable_weights(module, layers)
+    weights = [one for one in prunable_weights(module, layers) if layers is not None or one.is_whole]
     for one in weights:
         expect_linear(one)
     return tuple(one.name for one in weights)

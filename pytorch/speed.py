@@ -70,7 +70,7 @@ class Plan:
         pruned, prices = {one.name: one for one in report.layers}, self.prices
         found = list[PrunedWeight]()
         for weight in weights:
-            outputs, inputs = weight.as_matrix(weight.parameter).shape
+            outputs, inputs = weight.matrix.shape
             one = pruned.get(weight.name) or PrunedWeight(weight.name, outputs, inputs, weight.zeros, None)
             left = (one.size - one.zeros) / prod(weight.live.shape)
             found.append(replace(one, dense_us=prices.dense_us(one.name), us=prices.us(one.name, left)))
@@ -138,7 +138,7 @@ def planned(
             least = choice.loss_of(options, choice.dense)
         except ValueError as error:
             refusal = error
-        before = Stored.of(weight.modules for heads in gone for weight in heads.weights)
+        before = Stored.of((weight.modules, weight.attribute) for heads in gone for weight in heads.weights)
         for heads, those in gone.items():
             heads.drop(*those)
         narrower = Prices.of(module, weights, run, structure, goal.call)
@@ -307,16 +307,16 @@ class _Choice:
 
     def loss_with(self, matrices: Mapping[PrunableWeight, Tensor], dense: list[Tensor] | None = None) -> float:
         """Return the share of the outputs' variance that is lost with other matrices in place of some."""
-        before = {one: one.parameter.detach().clone() for one in matrices}
+        before = {one: one.values.clone() for one in matrices}
         try:
             with torch.no_grad():
                 for one, matrix in matrices.items():
-                    one.parameter.copy_(one.as_stored(matrix))
+                    one.values.copy_(one.as_stored(matrix))
             found = self._outputs()
         finally:
             with torch.no_grad():
                 for one, stored in before.items():
-                    one.parameter.copy_(stored)
+                    one.values.copy_(stored)
         wanted = self.dense if dense is None else dense
         moved_by = sum(float((ours - theirs).square().sum()) for ours, theirs in zip(found, wanted, strict=True))
         every = torch.cat(wanted)

@@ -34,7 +34,7 @@ from ...dialect.ops.attention import AttentionOp
 from ..analysis.weights import has_incoming, has_outgoing
 from ..rewriting.erase_unused import erase_unused
 from ..rewriting.heads import heads_of, unread_heads
-from ..rewriting.joint_layers import take_apart
+from ..rewriting.joint_layers import read_directly, take_apart
 from ..rewriting.units import Layer, layers_with_units, units_of
 
 
@@ -47,6 +47,7 @@ class DropDeadUnits(ModulePass):
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         attentions = [one for one in op.walk() if isinstance(one, AttentionOp)]
         for attention in attentions:
+            read_directly(attention)
             if unread_heads(attention).any():
                 take_apart(attention)
         layers = layers_with_units(op)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from ..batches import Batch, Forward, Run, call, device_of, moved
+from ..layer_calls import seeing
 from ..layer_inputs import layer_inputs
-from ..layers import PrunableWeight, prunable_weights
-from ..masks import mask_of, set_mask
+from ..layers import PACKED, PrunableWeight, prunable_weights
 from ..sparsifiers import damped, inverse_of
 
 QUERIES: Final = ("query", "q_proj", "q_lin", "q", "wq", "to_q")
@@ -92,9 +92,9 @@ class Heads:
             masks[self.reader][:, self.inputs_of(head)] = False
         if reader is not None:
             with torch.no_grad():
-                self.reader.parameter.copy_(self.reader.as_stored(reader))
+                self.reader.values.copy_(self.reader.as_stored(reader))
         for weight, mask in masks.items():
-            set_mask(weight.modules, weight.as_stored(mask))
+            weight.set_mask(mask)
 
 
 def drop_heads(
@@ -160,12 +160,19 @@ def heads_of(module: nn.Module, run: Run) -> dict[Heads, tuple[int, ...]]:
 
     A run of the first batch, in which one head of each has no values, shows whether its results are zeros.
     """
-    owners = {one: weight for weight in prunable_weights(module, more_than=0) for one in weight.modules}
+    weights = prunable_weights(module, more_than=0)
+    owners = {one: weight for weight in weights if weight.is_whole for one in weight.modules}
     found = [
         heads
         for name, one in module.named_modules()
         if (names := _names(module, name, one)) is not None
         if (heads := _described(name, names, owners)) is not None
+    ]
+    found += [
+        Heads(name, one.num_heads, parts, owners[one.out_proj], one.num_heads)
+        for name, one in module.named_modules()
+        if isinstance(one, nn.MultiheadAttention) and one.out_proj in owners
+        if (parts := _packed(one, weights)) is not None
     ]
     shapes = _shapes(module, found, run)
     return {one: shapes[one.name] for one in found if one.name in shapes}
@@ -175,21 +182,19 @@ def _shapes(module: nn.Module, attentions: Sequence[Heads], run: Run) -> dict[st
     """Run the first batch without the values of each first head; return the shapes of results that show it."""
     seen = dict[str, tuple[int, ...]]()
 
-    def see(heads: Heads) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def hook(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
-            x = arguments[0]
-            own = heads.inputs_of(_live_head(heads))
-            if x.dim() > 2 and not bool(x[..., own].any()) and bool(x.any()):
-                seen[heads.name] = tuple(x.shape)
+    by_reader = {one.reader.name: one for one in attentions}
 
-        return hook
+    def see(name: str, _: nn.Module, x: Tensor) -> None:
+        heads = by_reader[name]
+        own = heads.inputs_of(_live_head(heads))
+        if x.dim() > 2 and not bool(x[..., own].any()) and bool(x.any()):
+            seen[heads.name] = tuple(x.shape)
 
-    hooks = [one.reader.modules[0].register_forward_pre_hook(see(one)) for one in attentions]
     before = [(one, one.detach().clone()) for heads in attentions for one in _values_of(heads)]
     was_training = module.training
     module.eval()
     try:
-        with torch.no_grad():
+        with seeing(module, [one.reader for one in attentions], see), torch.no_grad():
             for heads in attentions:
                 part = heads.makers[-1]
                 size, head = part.outputs // heads.count, _live_head(heads)
@@ -201,8 +206,6 @@ def _shapes(module: nn.Module, attentions: Sequence[Heads], run: Run) -> dict[st
         with torch.no_grad():
             for one, stored in before:
                 one.copy_(stored)
-        for hook in hooks:
-            hook.remove()
         module.train(was_training)
     return seen
 
@@ -213,13 +216,19 @@ def _live_head(heads: Heads) -> int:
 
 def _values_of(heads: Heads) -> list[Tensor]:
     """Return the weight and the bias that make values."""
-    layer: Module = heads.makers[-1].weight.modules[0]
-    return [layer.weight.detach()] + ([] if getattr(layer, "bias", None) is None else [layer.bias.detach()])
+    weight = heads.makers[-1].weight
+    return [weight.values] + ([] if weight.bias is None else [weight.bias])
 
 
 def _mask(weight: PrunableWeight) -> Tensor:
-    mask = mask_of(weight.parameter)
-    return torch.ones_like(weight.matrix, dtype=torch.bool) if mask is None else weight.as_matrix(mask) != 0
+    return torch.ones_like(weight.matrix, dtype=torch.bool) if weight.mask is None else weight.mask
+
+
+def _packed(attention: nn.MultiheadAttention, weights: Sequence[PrunableWeight]) -> tuple[Part, Part, Part] | None:
+    """Return the weights of torch's own attention that make queries, keys and values."""
+    found = [one for one in weights if attention in one.modules and not one.is_whole]
+    parts = [Part(one, 0, len(one.matrix)) for one in found]
+    return (parts[0], parts[1], parts[2]) if len(parts) == len(PACKED) else None
 
 
 def _described(name: str, names: HeadNames, owners: Mapping[nn.Module, PrunableWeight]) -> Heads | None:

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from ...frontend.errors import UnsupportedModelError, first_line
+from ..layer_calls import calling_layers
 from ..operators import replaced_operators
 from ..torch_zeros import dense_of, is_sparse
 
@@ -37,7 +38,7 @@ def onnx_bytes(
         UnsupportedModelError: torch cannot export the module, or its model has more than 2 GiB.
     """
     try:
-        with EXPORTING, _silence():
+        with EXPORTING, _silence(), calling_layers():
             program = torch.onnx.export(
                 module, arguments, kwargs=dict(named), dynamic_shapes=free, dynamo=True, verbose=False
             )

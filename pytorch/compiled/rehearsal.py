@@ -89,19 +89,19 @@ class Rehearsal:
         self, module: nn.Module, weights: Sequence[PrunableWeight], densities: Densities, structure: Structure
     ) -> float:
         """Return the microseconds with so many zeros."""
-        before = {one: one.parameter.detach().clone() for one in weights if densities.get(one.name, 1.0) < 1}
+        before = {one: one.values.clone() for one in weights if densities.get(one.name, 1.0) < 1}
         try:
             with torch.no_grad():
                 for one, dense in before.items():
                     mask = one.live.whole(
                         Sparsity(structure, densities[one.name]).mask(one.live.part(one.matrix.square()))
                     )
-                    one.parameter.copy_(dense * one.as_stored(mask.to(dense.dtype)))
+                    one.values.copy_(dense * one.as_stored(mask.to(dense.dtype)))
             model = self._exported(module)
         finally:
             with torch.no_grad():
                 for one, dense in before.items():
-                    one.parameter.copy_(dense)
+                    one.values.copy_(dense)
         found = self._clock.times(model).pruned_us
         return_free_memory()
         return found

@@ -13,7 +13,7 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.attention import AttentionOp, Heads, Weighting
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.ops.movement import SplitOp, TransposeOp
+from redpebble.dialect.ops.movement import ReshapeOp, SplitOp, TargetShapeAttr, TransposeOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.passes.simplify.drop_dead_units import DropDeadUnits
 from redpebble.sparse.csr import CscMatrix
@@ -198,11 +198,38 @@ def test_a_joint_layer_is_taken_apart_where_a_head_is_unread(
 
 
 def test_a_joint_layer_whose_rows_are_others_stays() -> None:
-    """Tokens become samples on the way: each value has the outputs of a part, in rows of another place."""
-    before = joint_module([0, 1, 2], moves_rows=True, reads_more=False, samples=6)
-    only_back = next(one for one in all_of(before, TransposeOp) if isinstance(one.x.owner, LinearOp))
-    parts = only(before, SplitOp)
-    parts.operands[0] = only_back.result
+    """Samples change their places on the way: each value has the outputs of a part, in rows of another place."""
+    before = joint_module([0, 1, 2], moves_rows=False, reads_more=False, samples=4)
+    parts, made = only(before, SplitOp), next(one for one in all_of(before, LinearOp))
+    apart = ReshapeOp(made.result, TargetShapeAttr((2, 2, 6, 36)))
+    exchanged = TransposeOp(apart.result, [1, 0, 2, 3])
+    back = ReshapeOp(exchanged.result, TargetShapeAttr((4, 6, 36)))
+    assert parts.parent is not None
+    parts.parent.insert_ops_before([apart, exchanged, back], parts)
+    parts.operands[0] = back.result
     after = run(before, DropDeadUnits())
     assert only(after, AttentionOp).head_counts == Heads(4, 4)
     assert len(all_of(after, LinearOp)) == 2
+
+
+@pytest.mark.parametrize("samples", [6, DYNAMIC])
+def test_heads_of_rows_of_tokens_are_dropped(samples: int) -> None:
+    """Rows are [tokens, samples] in layers, and [samples, tokens] in the attention, as in that of torch."""
+    before = joint_module([0, 1, 2], moves_rows=False, reads_more=False, samples=samples)
+    parts, attention = only(before, SplitOp), only(before, AttentionOp)
+    made, reader = all_of(before, LinearOp)
+    turned, block = TransposeOp(made.result, [1, 0, 2]), parts.parent
+    assert block is not None
+    moved = SplitOp(turned.result, 2, [12, 12, 12])
+    other = AttentionOp(tuple(moved.parts), None, Heads(4, 4), Weighting(0.5))  # pyright: ignore[reportArgumentType]
+    back = TransposeOp(other.result, [1, 0, 2])
+    block.insert_ops_before([turned, moved, other, back], parts)
+    reader.operands[0] = back.result
+    for one in (attention, parts):
+        block.erase_op(one)
+    before.verify()
+    after = run(before, DropDeadUnits())
+    assert only(after, AttentionOp).head_counts == Heads(2, 2)
+    rng = np.random.default_rng(1)
+    batches = (6,) if samples != DYNAMIC else (0, 1, 7)
+    assert_same_function(before, after, [{"x": rng.standard_normal((batch, 6, WIDTH))} for batch in batches])

@@ -30,6 +30,15 @@ class Conv2d(Module):
 class Conv3d(Module):
     groups: int
 
+class MultiheadAttention(Module):
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor | None]: ...
+
+class TransformerEncoderLayer(Module):
+    activation_relu_or_gelu: int
+
+class TransformerEncoder(Module):
+    use_nested_tensor: bool
+
 class ModuleList(Module):
     def __init__(self, modules: Iterable[Module] = ()) -> None: ...
     def __iter__(self) -> Iterator[Module]: ...
