@@ -201,14 +201,33 @@ def _untried(
 
 def _next_budget(tried: Sequence[Rehearsal], wanted_us: float) -> float:
     """Return microseconds for all layers: between the closest on both sides of what is wanted, where both are known."""
-    aim = WANTED * wanted_us
-    faster, slower = [one for one in tried if one.us <= aim], [one for one in tried if one.us > aim]
+    aim, found = (
+        WANTED * wanted_us,
+        time_between([(one.allocation.layers_us, one.us) for one in tried], WANTED * wanted_us),
+    )
+    if found is not None:
+        return found
+    closest = min(tried, key=lambda one: abs(one.us - aim))
+    return closest.allocation.layers_us + aim - closest.us
+
+
+def time_between(tried: Sequence[tuple[float, float]], wanted_us: float) -> float | None:
+    """Return the predicted time to try next, between those whose measured ones are closest on both sides of a time.
+
+    `tried` are predicted and measured times in the order of their trials. The next one lies on a line through the
+    logarithms; in the middle where the last two trials came from one side, as they do where the measured time jumps.
+    None where all are on one side.
+    """
+    faster, slower = [one for one in tried if one[1] <= wanted_us], [one for one in tried if one[1] > wanted_us]
     if not faster or not slower:
-        closest = min(tried, key=lambda one: abs(one.us - aim))
-        return closest.allocation.layers_us + aim - closest.us
-    below, above = max(faster, key=lambda one: one.us), min(slower, key=lambda one: one.us)
-    share = (aim - below.us) / (above.us - below.us)
-    return below.allocation.layers_us + share * (above.allocation.layers_us - below.allocation.layers_us)
+        return None
+    below, above = max(faster, key=lambda one: one[1]), min(slower, key=lambda one: one[1])
+    if min(below) <= 0 or above[0] <= 0:
+        return (below[0] + above[0]) / 2
+    sides = [one[1] <= wanted_us for one in tried[-2:]]
+    is_stuck = len(tried) > 2 and sides[0] == sides[1]
+    share = 0.5 if is_stuck else log(wanted_us / below[1]) / log(above[1] / below[1])
+    return below[0] * (above[0] / below[0]) ** share
 
 
 def within_loss(options: Mapping[str, Sequence[Option]], loss: float) -> Allocation:

@@ -8,7 +8,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from ..pruning.budgets import GRAIN, REHEARSALS, TOO_FAST, TOO_SLOW, WANTED, Option, allocated, uniform
+from ..pruning.budgets import GRAIN, REHEARSALS, TOO_FAST, TOO_SLOW, WANTED, Option, allocated, time_between, uniform
 from ..pruning.sensitivities import QUICK_STEPS, interpolated, nearest_of, some_of
 from .attentions.head_budget import Dropped, heads_to_drop
 from .attentions.heads import Heads, heads_of
@@ -254,7 +254,7 @@ class _Choice:
         """Return an option for each layer by which a session is so much faster, and its microseconds.
 
         The session's time is taken to be a line over the predicted time of the layers: what prices do not know is the
-        start of the line, and how fast the machine is its slope.
+        start of the line, and how fast the machine is its slope. Between two sides the next trial lies between both.
 
         Raises:
             ValueError: the speed is out of reach.
@@ -338,14 +338,14 @@ class _Choice:
 
 
 def _where(points: Sequence[tuple[float, float]], wanted_us: float) -> float:
-    """Return the predicted time that has a measured one on a line through two points: the closest on both sides."""
-    first, first_us = min(points, key=lambda one: abs(one[1] - wanted_us))
-    others = [one for one in points if one[1] != first_us]
-    across = [one for one in others if (one[1] > wanted_us) != (first_us > wanted_us)]
-    second, second_us = min(across or others or points, key=lambda one: abs(one[1] - wanted_us))
+    """Return the predicted time to try next, from those that were and what they measured, in their order."""
+    if (between := time_between(points, wanted_us)) is not None:
+        return between
+    (first, first_us), *others = sorted(points)
+    second, second_us = next((one for one in others if one[0] != first), (first, first_us))
     slope = (second_us - first_us) / (second - first) if second != first else 0.0
-    # noise may turn the line of two points that lie beside each other
-    return first + (wanted_us - first_us) / slope if slope > 0 else 0.9 * first
+    # sessions may take none of our code yet, and the line lead nowhere
+    return max(first + (wanted_us - first_us) / slope, first / 2) if slope > 0 else 0.7 * first
 
 
 def _few(batches: Sequence[Batch]) -> Iterable[Batch]:
