@@ -21,7 +21,7 @@ from ..pruning.windows import Window
 from ..runtime.jit import host_target
 from ..tuning.machines import machine_for
 from .batches import Module, Run, device_of, moved
-from .layer_calls import seeing
+from .layer_inputs import seeing
 from .layers import PrunableWeight
 from .structures import Structure, structure_of
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from .batches import Batch, Forward, Module, call, device_of, moved
-from .layer_calls import call_layers, seeing
+from .layer_inputs import call_layers, seeing
 from .layers import Choice, PrunableWeight, prunable_weights
 
 

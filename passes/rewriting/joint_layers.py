@@ -132,7 +132,7 @@ def _source(value: SSAValue) -> LinearOp | None:
 
 
 class _Moved(NamedTuple):
-    """What a value has of another one: features of all rows, whose two axes may be exchanged."""
+    """Features that a value has of another one, in all rows, whose two axes may be exchanged."""
 
     features: Indices
     is_turned: bool

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..batches import Batch, Forward, Run, call, device_of, moved
-from ..layer_calls import seeing
-from ..layer_inputs import layer_inputs
+from ..layer_inputs import layer_inputs, seeing
 from ..layers import PACKED, PrunableWeight, prunable_weights
 from ..sparsifiers import damped, inverse_of
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from ...frontend.errors import UnsupportedModelError, first_line
-from ..layer_calls import calling_layers
+from ..layer_inputs import calling_layers
 from ..operators import replaced_operators
 from ..torch_zeros import dense_of, is_sparse
 

@@ -18,7 +18,7 @@ from redpebble import pytorch  # noqa: E402
 from redpebble.pytorch.attentions.heads import heads_of  # noqa: E402
 from redpebble.pytorch.batches import Run, call  # noqa: E402
 from redpebble.pytorch.compiled.onnx_bytes import evaluating, onnx_bytes  # noqa: E402
-from redpebble.pytorch.layer_calls import seeing  # noqa: E402
+from redpebble.pytorch.layer_inputs import seeing  # noqa: E402
 from redpebble.pytorch.layers import prunable_weights  # noqa: E402
 from tests.pytorch.networks import Module, Tensor  # noqa: E402
 from tests.pytorch.test_heads import heads_that_run  # noqa: E402
