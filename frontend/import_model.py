@@ -131,6 +131,7 @@ def import_model(
     may_add: bool = True,
     may_raise: bool = False,
     leaves_front: bool = False,
+    dense_codes: bool = True,
 ) -> Imported:
     """Return the model as a module with one function `@main`.
 
@@ -139,7 +140,8 @@ def import_model(
     those that are not covered, which are computed before all others.
     Unless it `may_add`, networks read and yield values of the model only. Where it `may_raise`, an older opset becomes
     one that sparse networks can be written in, if all nodes mean the same there. It `leaves_front`, see `Keep`, where
-    networks begin at layers with zeros: to find out later takes a second reading.
+    networks begin at layers with zeros: to find out later takes a second reading. `dense_codes` says whether weights of
+    four bits with few zeros may gain.
 
     Raises:
         InvalidModelError: the model is unreadable or contradicts itself.
@@ -153,7 +155,7 @@ def import_model(
         if may_raise and not raising_obstacle(model):
             raise_opset(model)
         keep = Keep(foreign != "refuse", moving=foreign == "keep", whole=whole, may_add=may_add)
-        keep = keep._replace(leaves_front=leaves_front)
+        keep = keep._replace(leaves_front=leaves_front, dense_codes=dense_codes)
         return _imported(model, keep)
 
 

@@ -4,7 +4,7 @@ Models are looked at as they come: weights may lie in Constant nodes, behind a T
 Where nothing tells how many zeros a weight has, it counts as one that has enough.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -97,15 +97,18 @@ def graph_of(model: "onnx_ir.Model") -> WeightGraph:
     return WeightGraph(nodes, constants, not is_sparse and not model.functions)
 
 
-def reason_of_density(graph: WeightGraph) -> str:
-    """Return why nothing in a model can be faster as a sparse network; empty where something may be."""
+def reason_of_density(graph: WeightGraph, takes_dense_codes: Callable[[], bool]) -> str:
+    """Return why nothing in a model can be faster as a sparse network; empty where something may be.
+
+    Where one asks whether weights of four bits may gain that have few zeros, there is one.
+    """
     if not graph.is_complete or any((node.domain, node.operator) in GRAPHS for node in graph.nodes):
         return ""
     look, most = _Look(graph), None
     for node in graph.nodes:
         share = look.zeros(node, LAYERS)
         least = 1 - STORED_CODES if node.operator in PACKED else LEAST_ZEROS
-        if share is not None and share >= least:
+        if share is not None and (share >= least or (node.operator in PACKED and takes_dense_codes())):
             return ""
         most = max(share or 0.0, most or 0.0) if share is not None else most
     return "no layer is covered" if most is None else all_dense(most)

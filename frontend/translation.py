@@ -49,7 +49,7 @@ from .operators.shape_inference import Inferred, infer_types
 from .operators.table import CONVERTERS
 from .reading.free_axes import size_options
 from .reading.model_source import KNOWN_DOMAINS
-from .sparse_weights import LAYERS, graph_of, has_sparse_convolution, is_dense_convolution
+from .sparse_weights import LAYERS, PACKED, graph_of, has_sparse_convolution, is_dense_convolution
 
 # Sizes that nodes of any type make of integers: what ONNX's inference gives a name to that says nothing.
 
@@ -150,6 +150,8 @@ class Keep(NamedTuple):
     """Whether masks may be added that the model has no node for, see `score_masks`."""
     leaves_front: bool = False
     """Whether work on images stays that reads nothing of a layer with zeros: networks begin at such layers."""
+    dense_codes: bool = True
+    """Whether weights of four bits may gain that have few zeros."""
 
     @property
     def has_networks(self) -> bool:
@@ -174,6 +176,16 @@ def translate(model: onnx_ir.Model, keep: Keep) -> Translated:
     for position, node in enumerate(model.graph):
         translation.add(position, node)
     return translation.finish()
+
+
+MOST_CODE_BYTES: Final = 1 << 29
+"""Packed codes of a model, two in a byte, up to which weights with few zeros are read: floats take 8 times as much."""
+
+
+def _code_bytes(model: onnx_ir.Model) -> int:
+    """Return the bytes of all packed codes of a model."""
+    packed = {node.inputs[1] for node in model.graph if node.op_type in PACKED}
+    return sum(value.const_value.nbytes for value in packed if value is not None and value.const_value is not None)
 
 
 def _is_on_codes(node: onnx_ir.Node) -> bool:
@@ -207,6 +219,7 @@ class _Translation:
             trust_declarations=not keep_foreign,
             has_prologue=keep_foreign and not keep.moving,
             has_networks=keep.has_networks,
+            takes_dense_codes=keep.dense_codes and _code_bytes(model) <= MOST_CODE_BYTES,
         )
         self._block = Block()
         self._shape_ops: list[ForeignOp] = []

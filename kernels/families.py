@@ -9,6 +9,7 @@ from .formats import (
     bfloat_pairs,
     code_bits,
     code_bytes,
+    code_halves,
     code_slots,
     count_blocks,
     dense_outputs,
@@ -38,6 +39,7 @@ _ALL: Final = (
     code_slots.FAMILY,
     code_bits.FAMILY,
     code_bytes.FAMILY,
+    code_halves.FAMILY,
 )
 
 FAMILIES: Final[Mapping[str, KernelFamily]] = MappingProxyType({family.name: family for family in _ALL})

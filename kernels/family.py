@@ -26,10 +26,10 @@ SPARSE: Final[tuple[Stored, ...]] = ("sparse", "panels")
 
 
 class GroupedCodes(NamedTuple):
-    """Entries of a sparse weight as multiples of scales, one for `size` neighbouring inputs of an output."""
+    """Entries of a weight as multiples of scales, one for `size` neighbouring inputs of an output."""
 
-    steps: NDArray[np.int64]
-    """[nonzeros], in the order of the weight's entries."""
+    steps: NDArray[np.signedinteger]
+    """[nonzeros], in the order of a sparse weight's entries; of a dense weight [outputs, inputs]."""
     scales: Floats
     """[outputs, groups]."""
     size: int
@@ -69,6 +69,22 @@ class LayerWeights:
     def dense(self) -> Floats:
         return self.weight.to_dense() if isinstance(self.weight, CscMatrix) else self.weight
 
+    def steps(self, shape: tuple[int, int], kind: type[np.signedinteger]) -> NDArray[np.signedinteger]:
+        """Return the codes of all weights in an array [outputs, inputs] of zeros, which has this shape or a larger one.
+
+        Raises:
+            ValueError: the weights are no codes with a scale for each group.
+        """
+        if self.codes is None:
+            raise ValueError("expected codes with a scale for each group of inputs, got floats")
+        steps = np.zeros(shape, kind)
+        if isinstance(self.weight, CscMatrix):
+            steps[self.weight.columns, self.weight.rows] = self.codes.steps
+        else:
+            inputs, outputs = self.weight.shape
+            steps[:outputs, :inputs] = self.codes.steps
+        return steps
+
     def share(self, first: int, end: int) -> LayerWeights:
         """Return the same of the outputs from `first` to `end`; panels that lie elsewhere in part are left out."""
         inside = [outputs[((outputs >= first) & (outputs < end)).all(axis=1)] - first for outputs in self.panels]
@@ -79,6 +95,8 @@ class LayerWeights:
         """Return the codes of the outputs from `first` to `end`."""
         if self.codes is None:
             return None
+        if not isinstance(self.weight, CscMatrix):
+            return self.codes._replace(steps=self.codes.steps[first:end], scales=self.codes.scales[first:end])
         start, stop = self.sparse.pointers[first], self.sparse.pointers[end]
         return self.codes._replace(steps=self.codes.steps[start:stop], scales=self.codes.scales[first:end])
 
@@ -144,8 +162,8 @@ class KernelFamily:
 
     @property
     def is_dense(self) -> bool:
-        """Whether it computes zeros, too."""
-        return "dense" in self.stored
+        """Whether it computes zeros, too, of floats."""
+        return "dense" in self.stored and not self.rounds
 
     def block_count(self, layer: Layer) -> int:
         """Return the blocks of inputs that a layer has; 0 where the family has none."""

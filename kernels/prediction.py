@@ -54,7 +54,7 @@ def _may_round(family: KernelFamily, layer: Layer, machine: Machine) -> bool:
         case "groups":
             return layer.code_bits == family.code_bits and not layer.rounded
         case _:
-            return layer.code_bits != FOUR_BITS or layer.density < CODES_ALONE
+            return layer.code_bits != FOUR_BITS or layer.density < CODES_ALONE or layer.stored == "dense"
 
 
 def _prices(family: KernelFamily, machine: Machine) -> tuple[float, ...]:

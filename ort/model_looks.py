@@ -48,6 +48,13 @@ NOTHING_TAKEN: Final = "redpebble.session is as fast as onnxruntime here: %s; se
 """The warning of a session in which no code of ours runs."""
 
 
+def takes_dense_codes() -> bool:
+    """Return whether this machine has kernels for weights of four bits that gain whatever their zeros."""
+    from ..runtime.jit import host_target
+
+    return host_target().places_bytes
+
+
 def why_dense(model: "str | os.PathLike[str] | bytes | onnx_ir.Model") -> str:
     """Return why no layer of a model can gain, by a look at the weights; empty where one may."""
     try:
@@ -58,6 +65,6 @@ def why_dense(model: "str | os.PathLike[str] | bytes | onnx_ir.Model") -> str:
                 graph = streamed_graph(Path(model))
             case _:
                 graph = graph_of(model)
-        return reason_of_density(graph)
+        return reason_of_density(graph, takes_dense_codes)
     except (KeyError, OSError, TypeError, ValueError):
         return ""  # the reader of the model reports the error

@@ -1,7 +1,7 @@
-"""Layers of four bits with zeros among their codes beside onnxruntime's MatMulNBits, in sessions.
+"""Layers of four bits, with zeros among their codes or none, beside onnxruntime's MatMulNBits, in sessions.
 
-`python -m redpebble.bench.suites.few_bits_bench [SHAPE,...] [--sparsities .5,.8,.9,2:4] [--rows 1,2,4,8] [--accuracy 4]
-[--copies 3] [--threads 1] [--seconds 1]`. Groups have 32 inputs, zeros are anywhere, or two of four inputs. Both
+`python -m redpebble.bench.suites.few_bits_bench [SHAPE,...] [--sparsities 0,.5,.8,.9,2:4] [--rows 1,2,4,8]
+[--accuracy 4] [--copies 3] [--threads 1] [--seconds 1]`. Groups have 32 inputs, zeros are anywhere or two of four. Both
 engines go through `copies` of the layer in turn, each with weights of its own, so that these come from memory once they
 are larger than the cache.
 """
@@ -96,7 +96,7 @@ class FewBitsLayer:
 
 def main(
     shapes: Annotated[str, typer.Argument(help="Inputs and outputs.")] = "2048x2048,4096x4096",
-    sparsities: Annotated[str, typer.Option(help="Shares of zeros, or 2:4.")] = "0.5,0.8,0.9,2:4",
+    sparsities: Annotated[str, typer.Option(help="Shares of zeros, or 2:4.")] = "0,0.5,0.8,0.9,2:4",
     rows: Annotated[str, typer.Option(help="Rows.")] = "1,2,4,8",
     accuracy: Annotated[int, typer.Option(help="Accuracy level: 4 rounds inputs, 0 does not.")] = 4,
     copies: Annotated[int, typer.Option(help="Layers that are called in turn.")] = 3,

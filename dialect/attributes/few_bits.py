@@ -21,6 +21,10 @@ ROUNDED_INPUTS = 4
 """The accuracy level at which MatMulNBits may round inputs to integers of eight bits, group by group."""
 
 
+SIGNED_BYTES = 64
+"""The middle code up to which differences of two codes are bytes."""
+
+
 class FewBitsAttr(Record, text="{bits} bits, groups of {size}, accuracy {accuracy}, scales {scales}, zeros {zeros}"):
     """Codes of `bits` bits; `size` neighbouring inputs of one output are a group, which has a scale and a zero.
 
@@ -65,13 +69,28 @@ class FewBitsAttr(Record, text="{bits} bits, groups of {size}, accuracy {accurac
         # an entry is the float32 nearest to a multiple of its scale
         return np.rint(weight.values / scales).astype(np.int64)
 
-    def codes(self, weight: CscMatrix) -> NDArray[np.uint8]:
-        """Return the codes of the weight with its zeros, [outputs, groups * size]."""
+    def dense_steps(self, weight: NDArray[np.float32]) -> NDArray[np.int8 | np.int16]:
+        """Return code - zero of a dense weight [inputs, outputs], as [outputs, inputs]."""
+        inputs, outputs = weight.shape
+        steps = np.empty((outputs, inputs), np.int8 if self.middle < SIGNED_BYTES else np.int16)
+        # where a scale is 0 the weight is, too, whatever its code was
+        scales = np.where(self.scales == 0, np.float32(1), self.scales).reshape(outputs, -1).T
+        for group, scale in enumerate(scales):
+            own = slice(group * self.size, (group + 1) * self.size)
+            steps[:, own] = np.rint(weight[own] / scale).astype(steps.dtype).T
+        return steps
+
+    def codes(self, weight: CscMatrix | NDArray[np.float32]) -> NDArray[np.uint8]:
+        """Return the codes of the weight [inputs, outputs] with its zeros, [outputs, groups * size]."""
         inputs, outputs = weight.shape
         groups = self.groups(inputs)
-        zeros = self.zeros if len(self.zeros) else np.full(outputs * groups, self.middle)
-        codes = zeros.reshape(outputs, groups, 1).repeat(self.size, axis=2).reshape(outputs, -1)
-        codes[weight.columns, weight.rows] += self.steps(weight).astype(codes.dtype)
+        codes = np.zeros((outputs, groups * self.size), np.int16)
+        if isinstance(weight, CscMatrix):
+            codes[weight.columns, weight.rows] = self.steps(weight)
+        else:
+            codes[:, :inputs] = self.dense_steps(weight)
+        by_group = codes.reshape(outputs, groups, self.size)
+        by_group += self.zeros.reshape(outputs, groups, 1) if len(self.zeros) else np.int16(self.middle)
         return codes.astype(np.uint8)
 
     def verify(self) -> None:

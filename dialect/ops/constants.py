@@ -1,7 +1,7 @@
 """Constant tensors: dense ones, and sparse ones whose type says how they are stored."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,32 +33,42 @@ from ..tensors import (
 )
 from .dense_literals import Floats, parse_floats, print_floats
 
+FEW_BITS: Final = "few_bits"
+"""The word for codes in the text of a dense constant."""
+
 
 class _FoldsToItsValue(HasFolder):
     @classmethod
     def fold(cls, op: Operation) -> Sequence[SSAValue | Attribute] | None:
-        return (op.properties["value"],)
+        # another constant made of the value would have no codes
+        return None if FEW_BITS in op.properties else (op.properties["value"],)
 
 
 @irdl_op_definition
 class ConstantOp(IRDLOperation):
-    """A dense constant.
+    """A dense constant; a weight of few bits may hold codes without zeros among them, too.
 
     ```mlir
     %b = pebble.constant dense<[0.5, 1.0]> : tensor<2xf32>
+    %w = pebble.constant {few_bits = #pebble.few_bits<...>} dense<...> : tensor<64x32xf32>
     ```
     """
 
     name = "pebble.constant"
 
     value = prop_def(DenseIntOrFPElementsAttr[Float32Type])
+    few_bits = opt_prop_def(FewBitsAttr)
     result = result_def(DENSE_TENSOR)
 
     traits = traits_def(Pure(), ConstantLike(), _FoldsToItsValue())
 
-    def __init__(self, value: NDArray[np.float32] | DenseIntOrFPElementsAttr[Float32Type]) -> None:
+    def __init__(
+        self,
+        value: NDArray[np.float32] | DenseIntOrFPElementsAttr[Float32Type],
+        few_bits: FewBitsAttr | None = None,
+    ) -> None:
         attribute = dense_floats(value) if isinstance(value, np.ndarray) else value
-        super().__init__(properties={"value": attribute}, result_types=[attribute.type])
+        super().__init__(properties={"value": attribute, "few_bits": few_bits}, result_types=[attribute.type])
 
     @property
     def array(self) -> NDArray[np.float32]:
@@ -69,16 +79,21 @@ class ConstantOp(IRDLOperation):
         if self.value.type != self.result.type:
             raise VerifyException(f"value of type {self.value.type} for a result of type {self.result.type}")
         _verify_size(self.value)
+        _verify_scales(self.few_bits, self.value.get_shape())
 
     @classmethod
     def parse(cls, parser: Parser) -> "ConstantOp":
         attributes = parser.parse_optional_attr_dict()
+        few_bits = attributes.pop(FEW_BITS, None)
         op = cls(parse_floats(parser))
         op.attributes.update(attributes)
+        if few_bits is not None:
+            op.properties[FEW_BITS] = few_bits
         return op
 
     def print(self, printer: Printer) -> None:
-        printer.print_op_attributes(self.attributes)
+        codes = {} if self.few_bits is None else {FEW_BITS: self.few_bits}
+        printer.print_op_attributes(codes | self.attributes)
         printer.print_string(" ")
         print_floats(printer, self.value)
 
@@ -145,9 +160,18 @@ class SparseConstantOp(IRDLOperation):
         if self.panels is not None and np.any(self.panels.outputs >= shape[1]):
             raise VerifyException(f"expected panels of {shape[1]} outputs, got output {self.panels.outputs.max()}")
         _verify_csc(shape[0], indices_of(self.pointers), indices_of(self.rows))
-        if self.few_bits is not None and len(self.few_bits.scales) != shape[1] * self.few_bits.groups(shape[0]):
-            groups = shape[1] * self.few_bits.groups(shape[0])
-            raise VerifyException(f"expected {groups} scales, got {len(self.few_bits.scales)}")
+        _verify_scales(self.few_bits, shape)
+
+
+def _verify_scales(few_bits: FewBitsAttr | None, shape: Sequence[int]) -> None:
+    """Check that a weight of few bits is a matrix with a scale for each group."""
+    if few_bits is None:
+        return
+    if len(shape) != 2:
+        raise VerifyException(f"expected a weight of few bits of rank 2, got {len(shape)}")
+    if len(few_bits.scales) != shape[1] * few_bits.groups(shape[0]):
+        groups = shape[1] * few_bits.groups(shape[0])
+        raise VerifyException(f"expected {groups} scales, got {len(few_bits.scales)}")
 
 
 def _verify_size(elements: DenseIntOrFPElementsAttr[Float32Type] | DenseIntOrFPElementsAttr[IntegerType]) -> None:
@@ -207,4 +231,4 @@ def constant_array(value: SSAValue) -> NDArray[np.float32] | None:
 
 def few_bits_of(value: SSAValue) -> FewBitsAttr | None:
     """Return how the entries of a weight are codes of few bits, or None where they are not."""
-    return value.owner.few_bits if isinstance(value.owner, SparseConstantOp) else None
+    return value.owner.few_bits if isinstance(value.owner, ConstantOp | SparseConstantOp) else None

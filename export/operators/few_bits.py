@@ -7,15 +7,16 @@ import onnx_ir as ir
 from numpy.typing import NDArray
 
 from ...dialect.attributes.few_bits import FewBitsAttr
-from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.layers import LinearOp
 from ..writing.node_builder import NodeBuilder
 
 
 def emit_few_bits(op: LinearOp, few_bits: FewBitsAttr, x: ir.Value, builder: NodeBuilder) -> ir.Value:
     """MatMulNBits, and an Add for a bias."""
-    assert isinstance(op.weight.owner, SparseConstantOp)
-    weight = op.weight.owner.weight
+    constant = op.weight.owner
+    assert isinstance(constant, ConstantOp | SparseConstantOp)
+    weight = constant.array if isinstance(constant, ConstantOp) else constant.weight
     (inputs, outputs), groups = weight.shape, few_bits.groups(weight.shape[0])
     parts: dict[str, NDArray[Any]] = {
         "codes": packed(few_bits.codes(weight), few_bits.bits).reshape(outputs, groups, -1),

@@ -184,10 +184,19 @@ class Conversion:
         self, weight: Callable[[], CscMatrix], name: str, variant: str, few_bits: FewBitsAttr | None = None
     ) -> SSAValue:
         """Return a sparse weight as `emit_constant` does; it is made only where there is none yet."""
+        return self._emit_weight(lambda: SparseConstantOp(weight(), few_bits), name, variant)
+
+    def emit_codes(
+        self, weight: Callable[[], NDArray[np.float32]], name: str, variant: str, few_bits: FewBitsAttr
+    ) -> SSAValue:
+        """Return a dense weight of few bits as `emit_sparse` does."""
+        return self._emit_weight(lambda: ConstantOp(weight(), few_bits), name, variant)
+
+    def _emit_weight(self, make: Callable[[], ConstantOp | SparseConstantOp], name: str, variant: str) -> SSAValue:
         key = f"{variant}:{name}"
         known = self.scope.emitted_constant(key) or self.constants.get(key)
         if known is None:
-            known = self.constants[key] = SparseConstantOp(weight(), few_bits)
+            known = self.constants[key] = make()
             set_provenance(known, "", [name])
         return known.result
 

@@ -7,6 +7,7 @@ the attribute `few_bits`: kernels may read codes instead, and the node is writte
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
@@ -42,10 +43,18 @@ class Codes:
     size: int
 
     @property
+    def floats(self) -> NDArray[np.float32]:
+        """The weight [inputs, outputs]."""
+        outputs, inputs = self.steps.shape
+        groups = self.scales.shape[1]
+        padded = np.pad(self.steps, ((0, 0), (0, groups * self.size - inputs)))
+        by_group = padded.reshape(outputs, groups, self.size) * self.scales[:, :, np.newaxis]
+        return by_group.reshape(outputs, -1)[:, :inputs].T
+
+    @property
     def matrix(self) -> CscMatrix:
-        """The floats [inputs, outputs] that are not zero."""
-        scales = self.scales.repeat(self.size, axis=1)[:, : self.steps.shape[1]]
-        return CscMatrix.from_dense((scales * self.steps).T)
+        """The same without its zeros."""
+        return CscMatrix.from_dense(self.floats)
 
 
 def convert_matmul_nbits(conversion: Conversion) -> Sequence[SSAValue]:
@@ -64,14 +73,15 @@ def convert_matmul_nbits(conversion: Conversion) -> Sequence[SSAValue]:
     if bias is None and conversion.has_input(BIAS):
         raise NotCovered("expected a constant bias of float32, got another value")
     density = np.count_nonzero(codes.steps) / max(1, codes.steps.size)
-    most = STORED_CODES if codes.bits == CODE_BITS and accuracy == ROUNDED_INPUTS else STORED_SPARSE
-    if density > most and conversion.scope.only_gaining:
+    reads_codes = codes.bits == CODE_BITS and accuracy == ROUNDED_INPUTS
+    is_dense = density > (STORED_CODES if reads_codes else STORED_SPARSE)
+    if is_dense and conversion.scope.only_gaining and not (reads_codes and conversion.scope.takes_dense_codes):
         raise NotCovered(
             f"{100 * (1 - density):.0f} % of its quantized values are zeros; the runtime is as fast on so few"
         )
-    name = _name(conversion, 1)
-    if density > most:
-        weight = conversion.emit_constant(codes.matrix.to_dense(), name, "floats")
+    name, variant = _name(conversion, 1), ",".join(_name(conversion, index) for index in (SCALES, ZEROS))
+    if is_dense and not reads_codes:
+        weight = conversion.emit_constant(blockwise_copy(codes.floats), name, "floats")
     else:
         attribute = FewBitsAttr(
             codes.bits,
@@ -80,10 +90,25 @@ def convert_matmul_nbits(conversion: Conversion) -> Sequence[SSAValue]:
             codes.scales.reshape(-1),
             codes.zeros.reshape(-1).astype(np.int16),
         )
-        variant = ",".join(_name(conversion, index) for index in (SCALES, ZEROS))
-        weight = conversion.emit_sparse(lambda: codes.matrix, name, variant, attribute)
+        if is_dense:
+            weight = conversion.emit_codes(lambda: blockwise_copy(codes.floats), name, variant, attribute)
+        else:
+            weight = conversion.emit_sparse(lambda: codes.matrix, name, variant, attribute)
     added = None if bias is None else conversion.emit_constant(bias.reshape(-1), _name(conversion, BIAS))
     return [conversion.emit(LinearOp(x, weight, added)).result]
+
+
+TRANSPOSED: Final = 64
+"""Rows and columns that are transposed at once: their lines stay in the cache."""
+
+
+def blockwise_copy(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return a copy of a transposed matrix whose rows lie one behind the other, block by block."""
+    copied = np.empty(matrix.shape, matrix.dtype)
+    for row, column in product(*(range(0, size, TRANSPOSED) for size in matrix.shape)):
+        own = slice(row, row + TRANSPOSED), slice(column, column + TRANSPOSED)
+        copied[own] = matrix[own]
+    return copied
 
 
 def _codes(conversion: Conversion) -> Codes:

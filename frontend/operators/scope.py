@@ -43,10 +43,13 @@ class ValueScope:
         trust_declarations: bool,
         has_prologue: bool = False,
         has_networks: bool = True,
+        takes_dense_codes: bool = True,
     ) -> None:
         """Start without values; `inferred` are the shapes that others say of values, by name."""
         self.has_networks = has_networks
         """Whether layers may become native code, if only within networks."""
+        self.takes_dense_codes = takes_dense_codes
+        """Whether weights of four bits may gain that have few zeros."""
         self.has_prologue = has_prologue
         """Whether nodes that are not covered are computed before all others, in each call."""
         self.score_masks = score_masks

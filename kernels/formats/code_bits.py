@@ -1,9 +1,10 @@
-"""`code_bits`, `code_bytes`: weights of four or eight bits that are not zero, and a bit for each weight.
+"""`code_bits`, `code_bytes`, `code_halves`: weights of four or eight bits that are not zero, and a bit for each weight.
 
 Sixteen neighbouring outputs are a panel. A chunk is 4 neighbouring inputs of a panel: 64 weights, the 4 of an output
 side by side, with a word of 64 bits that says which of them are stored, one behind the other through all of a panel.
 Codes of four bits of two chunks lie in the same bytes: those of chunks with even numbers are the low halves, and those
-of odd ones the high halves. Where zeros are spread evenly both are about as long.
+of odd ones the high halves. Where zeros are spread evenly both are about as long. `code_halves` stores zeros like all
+other codes, and no words.
 
 The inputs of a unit, 32 neighbours or 16, have a scale together, and so have the weights of an output there.
 """
@@ -32,7 +33,7 @@ FOUR: Final = 4
 
 Bytes = NDArray[np.uint8]
 
-Steps = NDArray[np.int8 | np.int16]
+Steps = NDArray[np.signedinteger]
 
 
 class PackedBits(NamedTuple):
@@ -44,8 +45,8 @@ class PackedBits(NamedTuple):
     heads: NDArray[np.float32]
     """[panels, 2, 16]: what scales are multiples of, and the bias."""
     units: Bytes
-    """[panels, units, bytes]: a word for each chunk; scales, 16 of 16 bits; the zero of each output in a byte, if there
-    are any but the middle code."""
+    """[panels, units, bytes]: a word for each chunk, unless zeros are stored; scales, 16 of 16 bits; the zero of each
+    output in a byte, if there are any but the middle code."""
     codes: Bytes
     """The codes of all panels, and room behind them to read a chunk too far."""
 
@@ -54,26 +55,24 @@ SIZE_WORDS: Final = 4
 """Numbers in `PackedBits.sizes` before those of panels."""
 
 
-def pack(weights: LayerWeights) -> PackedBits:
-    """Return the packed form of a layer.
+def pack(weights: LayerWeights, *, stores_zeros: bool = False) -> PackedBits:
+    """Return the packed form of a layer, without its zeros or, if it has four bits, with them.
 
     Raises:
         ValueError: the weights are no codes with a scale for each group.
     """
-    codes, matrix = weights.codes, weights.sparse
+    codes, (inputs, outputs) = weights.codes, weights.weight.shape
     if codes is None:
         raise ValueError("expected codes with a scale for each group of inputs, got floats")
     middle = 1 << (codes.bits - 1)
-    inputs, outputs = matrix.shape
     unit = UNIT if codes.size >= UNIT else LOOKED_UP
     units, panels = -(-inputs // unit), -(-outputs // PANEL_WIDTH)
-    steps = np.zeros((panels * PANEL_WIDTH, units * unit), np.int8 if codes.bits == FOUR else np.int16)
-    steps[matrix.columns, matrix.rows] = codes.steps
+    steps = weights.steps((panels * PANEL_WIDTH, units * unit), np.int8 if codes.bits == FOUR else np.int16)
     zeros = _zeros(steps.reshape(panels, PANEL_WIDTH, units, unit), middle)
     has_zeros = bool((zeros != middle).any())
     factors, scales = _scales(codes, units, unit, panels)
     parts = [
-        _panels(steps[first * PANEL_WIDTH : last * PANEL_WIDTH], zeros[first:last], codes.bits)
+        _panels(steps[first * PANEL_WIDTH : last * PANEL_WIDTH], zeros[first:last], codes.bits, stores_zeros)
         for first in range(0, panels, PANELS_AT_ONCE)
         for last in [min(panels, first + PANELS_AT_ONCE)]
     ]
@@ -120,12 +119,16 @@ class _Panels(NamedTuple):
     codes: Bytes
 
 
-def _panels(steps: Steps, zeros: NDArray[np.int16], bits: int) -> _Panels:
+def _panels(steps: Steps, zeros: NDArray[np.int16], bits: int, stores_zeros: bool) -> _Panels:
     """Return some panels of steps [16 * panels, inputs]."""
     panels, units = zeros.shape[:2]
     in_units = steps.reshape(panels, PANEL_WIDTH, units, -1, CHUNK_INPUTS).transpose(0, 2, 3, 1, 4)
     codes = (in_units + zeros[:, :, np.newaxis, :, np.newaxis].astype(steps.dtype)).astype(np.uint8)
     codes = codes.reshape(panels, -1, CHUNK)
+    if stores_zeros:
+        halves = codes[:, 0::2] | codes[:, 1::2] << np.uint8(FOUR)
+        lengths = np.full(panels, halves[0].size, np.int64)
+        return _Panels(np.zeros((panels, codes.shape[1], 0), np.uint8), lengths, halves.reshape(-1))
     is_stored = (in_units != 0).reshape(panels, -1, CHUNK)
     halves = [slice(half, None, 2) for half in (0, 1)] if bits == FOUR else [slice(0, None, 1)]
     counts = [is_stored[:, half].sum(axis=(1, 2)) for half in halves]
@@ -142,7 +145,11 @@ def work(layer: Layer, tile: Tile) -> Work:
     rows, panels = tile.width, -(-layer.outputs // PANEL_WIDTH)
     chunks, units = panels * -(-layer.inputs // CHUNK_INPUTS), panels * -(-layer.inputs // UNIT)
     reads = -(-rows // BLOCK_ROWS)
-    read_bytes = chunks * (CHUNK / 8) + layer.connections * (layer.code_bits or FOUR) / 8 + SCALE_BYTES * units
+    if layer.stored == "dense":
+        code_bytes = chunks * (CHUNK * FOUR / 8)
+    else:
+        code_bytes = chunks * (CHUNK / 8) + layer.connections * (layer.code_bits or FOUR) / 8
+    read_bytes = code_bytes + SCALE_BYTES * units
     work_units = (chunks * reads, chunks * rows, units * reads, units * rows, float(layer.inputs * rows))
     return Work(tuple(map(float, work_units)), read_bytes, -(-rows // PASS_ROWS))
 

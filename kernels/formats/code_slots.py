@@ -19,8 +19,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...sparse.csr import CscMatrix
-from ..family import GroupedCodes, KernelFamily, LayerWeights
+from ..family import SPARSE, GroupedCodes, KernelFamily, LayerWeights
 from ..work import Layer, Tile, Work
 
 PANEL_WIDTH: Final = 16
@@ -84,7 +83,7 @@ HEAD_WORDS: Final = 4 * PANEL_WIDTH
 
 Ids = NDArray[np.int64]
 
-Steps = NDArray[np.int8 | np.int16]
+Steps = NDArray[np.signedinteger]
 
 
 LINE: Final = np.dtype(f"V{STEP_BYTES}")
@@ -164,14 +163,15 @@ def pack(weights: LayerWeights) -> tuple[NDArray[np.void]]:
     Raises:
         ValueError: the weights are no codes with a scale for each group.
     """
-    codes, matrix = weights.codes, weights.sparse
+    codes, (inputs, outputs) = weights.codes, weights.weight.shape
     if codes is None:
         raise ValueError("expected codes with a scale for each group of inputs, got floats")
-    inputs, outputs = matrix.shape
-    steps = _dense_steps(codes, matrix)
+    is_small = not codes.steps.size or np.abs(codes.steps).max() <= np.iinfo(np.int8).max - MOST_IN_SLOT
+    # the last output is that of members that are none
+    steps = weights.steps((outputs + 1, -(-inputs // UNIT) * UNIT), np.int8 if is_small else np.int16)
     unit = unit_of(codes, steps)
     units = -(-inputs // unit)
-    order = np.argsort(-np.diff(matrix.pointers), kind="stable")
+    order = np.argsort(-np.count_nonzero(steps[:outputs], axis=1), kind="stable")
     panels = -(-outputs // PANEL_WIDTH)
     members = np.full(panels * PANEL_WIDTH, -1, np.int64)
     members[:outputs] = order
@@ -189,15 +189,6 @@ def pack(weights: LayerWeights) -> tuple[NDArray[np.void]]:
     lines = ((places & DENSE_BIT - 1) + (places >> 8 & DENSE_BIT - 1)).sum(axis=1)
     heads[:, 3 * PANEL_WIDTH] = np.cumsum(lines) - lines
     return (PackedSlots(unit, heads, places, scales, slots).array,)
-
-
-def _dense_steps(codes: GroupedCodes, matrix: CscMatrix) -> Steps:
-    """Return steps [outputs + 1, inputs and room for whole units]; the last output is that of members that are none."""
-    inputs, outputs = matrix.shape
-    is_small = not len(codes.steps) or np.abs(codes.steps).max() <= np.iinfo(np.int8).max - MOST_IN_SLOT
-    steps = np.zeros((outputs + 1, -(-inputs // UNIT) * UNIT), np.int8 if is_small else np.int16)
-    steps[matrix.columns, matrix.rows] = codes.steps
-    return steps
 
 
 def unit_of(codes: GroupedCodes, steps: Steps) -> int:
@@ -274,7 +265,7 @@ def _write_slots(blocks: Steps, starts: Ids, slots: NDArray[np.uint8]) -> None:
 
 def _fit_in_codes(codes: GroupedCodes) -> bool:
     """Return whether four bits hold all weights, that of 0 being the middle one."""
-    return not len(codes.steps) or bool(codes.steps.min() >= -MIDDLE and codes.steps.max() < MIDDLE)
+    return not codes.steps.size or bool(codes.steps.min() >= -MIDDLE and codes.steps.max() < MIDDLE)
 
 
 def _dense_lines(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -360,6 +351,7 @@ FAMILY = KernelFamily(
     pack,
     work,
     WIDTHS,
+    stored=(*SPARSE, "dense"),
     rounds="groups",
     row_major=True,
     # of 8 floats as measured on Zen 1, over 3.5, within 6 %; of 16 they are upper ends, by counting instructions; of 4,

@@ -4,7 +4,7 @@ Rows are rounded to bytes, group by group, as for `code_slots`. Registers of a c
 output a lane of 32 bits:
 
     stored       codes of 0 to 15 or 255, as many as there are       64 bytes, vpandd of the low or the high halves
-    codes        code of 0 where nothing is stored                   vpexpandb
+    codes        code of 0 where nothing is stored                   vpexpandb, unless all are stored
     sums[row]    + x[0] codes0 + x[1] codes1 + x[2] codes2 + ...     vpdpbusd, the 4 inputs in all lanes
 
 Products of all inputs with the code of 0 are too much: sums begin with as much below 0. Behind a unit its sums become
@@ -39,9 +39,7 @@ AHEAD: Final = 4096
 """Distance in bytes between the codes that are read and the codes that are fetched ahead."""
 
 ACCUMULATORS: Final = 2
-"""Sums of a row for each output where there are few rows: chunks of even numbers, and of odd ones."""
-
-FEW_ROWS: Final = 3
+"""Sums of a row for each output: chunks of even numbers, and of odd ones."""
 
 BYTES = ir.VectorType(BYTE, CHUNK)
 WORDS = ir.VectorType(I16, CHUNK // 2)
@@ -89,23 +87,42 @@ class _Results(NamedTuple):
     apart: Number
 
 
-def emit(code: Code, form: LinearForm, bits: int = FOUR) -> ir.Function:
-    """Return `void (x, y, packed arrays..., inputs, outputs)` for rows apart as `apart_of` says."""
-    whole = emit_apart(code, form, bits)
+@dataclass(frozen=True)
+class Stored:
+    """How weights are stored."""
 
-    @code.kernel(f"codes_of_{bits}_{form.key}")
+    bits: int = FOUR
+    zeros: bool = False
+    """Whether zeros are stored like all other codes; of four bits only."""
+
+    @property
+    def key(self) -> str:
+        """A name for functions."""
+        return f"all_codes_of_{self.bits}" if self.zeros else f"codes_of_{self.bits}"
+
+
+FOUR_BITS: Final = Stored()
+EIGHT_BITS: Final = Stored(8)
+ZEROS_TOO: Final = Stored(zeros=True)
+
+
+def emit(code: Code, form: LinearForm, stored: Stored = FOUR_BITS) -> ir.Function:
+    """Return `void (x, y, packed arrays..., inputs, outputs)` for rows apart as `apart_of` says."""
+    whole = emit_apart(code, form, stored)
+
+    @code.kernel(f"{stored.key}_{form.key}")
     def kernel(x: Floats, y: Floats, arrays: _Arrays, inputs: Number, outputs: Number) -> None:
         call(whole, x, y, arrays, inputs, outputs, form.width, apart_of(inputs), apart_of(outputs))
 
     return kernel
 
 
-def emit_apart(code: Code, form: LinearForm, bits: int = FOUR) -> ir.Function:
+def emit_apart(code: Code, form: LinearForm, stored: Stored = FOUR_BITS) -> ir.Function:
     """Return the same with three more arguments: the rows, and how many values rows of x and y are apart."""
     rounding = rounding_function(code)
-    panels = {rows: _panel_function(code, form, rows, bits) for rows in range(1, BLOCK_ROWS + 1)}
+    panels = {rows: _panel_function(code, form, rows, stored) for rows in range(1, BLOCK_ROWS + 1)}
 
-    @code.kernel(f"codes_of_{bits}_apart_{activation_key(form.activation)}")
+    @code.kernel(f"{stored.key}_apart_{activation_key(form.activation)}")
     def kernel(
         x: Floats,
         y: Floats,
@@ -186,12 +203,12 @@ class _Panel(NamedTuple):
         )
 
 
-def _panel_function(code: Code, form: LinearForm, rows: int, bits: int) -> ir.Function:
+def _panel_function(code: Code, form: LinearForm, rows: int, stored: Stored) -> ir.Function:
     """Return the function `void (rows, results, panel, units, inputs of a unit, outputs left)` for so many rows."""
 
-    @code.kernel(f"codes_of_{bits}_panel_{rows}_{activation_key(form.activation)}")
+    @code.kernel(f"{stored.key}_panel_{rows}_{activation_key(form.activation)}")
     def kernel(x: _Rows, y: _Results, panel: _Panel, units: Number, unit: Number, left: Number) -> None:
-        _PanelCode(code.lanes(panel.head, PANEL_WIDTH), rows, bits, x, panel).emit(form, y, units, unit, left)
+        _PanelCode(code.lanes(panel.head, PANEL_WIDTH), rows, stored, x, panel).emit(form, y, units, unit, left)
 
     return kernel
 
@@ -217,18 +234,14 @@ class _PanelCode:
 
     lanes: Lanes
     rows: int
-    bits: int
+    stored: Stored
     x: _Rows
     panel: _Panel
-
-    @property
-    def _accumulators(self) -> int:
-        return ACCUMULATORS if self.rows <= FEW_ROWS else 1
 
     def emit(self, form: LinearForm, y: _Results, units: Number, unit: Number, left: Number) -> None:
         """Emit all units, and the writing of results."""
         lanes, panel = self.lanes, self.panel
-        mask_bytes = unit * (CHUNK // 8 // CHUNK_INPUTS)
+        mask_bytes = unit * (0 if self.stored.zeros else CHUNK // 8 // CHUNK_INPUTS)
 
         def step(index: Number, now: _State) -> _State:
             at = panel.units.after(index * panel.unit_bytes)
@@ -241,10 +254,12 @@ class _PanelCode:
             inputs = self.x.codes.at(index * unit)
 
             def half(number: Number, state: _State) -> _State:
+                if self.stored.zeros:
+                    return self._whole_half(inputs.at(number * LOOKED_UP), state)
                 words = at.after(number * (CHUNK // 8 * LOOKED_UP // CHUNK_INPUTS)).cast(Longs)
                 return self._half(inputs.at(number * LOOKED_UP), words, start.zeros, state)
 
-            zeros = [_constant(NUMBERS, 0)] * (self.rows * (self._accumulators - 1))
+            zeros = [_constant(NUMBERS, 0)] * (self.rows * (ACCUMULATORS - 1))
             low, high, totals = fold(unit // LOOKED_UP, _State(now.low, now.high, [*start.sums, *zeros]), half)
             return _State(low, high, self._scaled(index, scales, totals, now.sums))
 
@@ -264,7 +279,7 @@ class _PanelCode:
         branch(left >= PANEL_WIDTH, lambda: put("whole"), lambda: put("part"), likely=True)
 
     def _with_middle(self, unit: Number) -> _Start:
-        sums, middle = list[ir.Value](), 1 << (self.bits - 1)
+        sums, middle = list[ir.Value](), 1 << (self.stored.bits - 1)
         for row in range(self.rows):
             total = self.x.excess.narrow(unit + row * self.x.units_apart) * middle
             sums.append(broadcast(self.lanes.builder, total.value, PANEL_WIDTH))
@@ -284,25 +299,43 @@ class _PanelCode:
         """Emit the products of 16 inputs; `inputs` are those of the first row."""
         builder, sums = self.lanes.builder, list(now.sums)
         # codes of eight bits are all in one row
-        streams = [now.low, now.high] if self.bits == FOUR else [now.low]
+        streams = [now.low, now.high] if self.stored.bits == FOUR else [now.low]
         for number in range(LOOKED_UP // CHUNK_INPUTS):
             word, stream = words[number], number % len(streams)
             stored = self._codes(streams[stream], stream)
             streams[stream] = streams[stream].after(word.set_bits())
             mask = builder.bitcast(word.value, BITS)
-            codes = builder.bitcast(call_intrinsic(builder, EXPAND, BYTES, [stored, zeros, mask]), NUMBERS)
-            first = self.rows * (number % self._accumulators)
-            for row in range(self.rows):
-                place = inputs.at(row * self.x.codes_apart + CHUNK_INPUTS * number)
-                four = broadcast(builder, place.load(I32, 1), PANEL_WIDTH)
-                total = sums[first + row]
-                sums[first + row] = call_intrinsic(builder, PRODUCTS, NUMBERS, [total, codes, four])
+            codes = call_intrinsic(builder, EXPAND, BYTES, [stored, zeros, mask])
+            self._add_products(codes, inputs, number, sums)
         return _State(streams[0], streams[-1], sums)
+
+    def _whole_half(self, inputs: Bytes, now: _State) -> _State:
+        """Emit the same where zeros are stored: the halves of a line are two chunks."""
+        address, sums = now.low, list(now.sums)
+        for number in range(LOOKED_UP // CHUNK_INPUTS):
+            half = number % 2
+            if not half:
+                address.after(AHEAD).fetch(2)
+            self._add_products(self._codes(address, half), inputs, number, sums)
+            if half:
+                address = address.after(CHUNK)
+        return _State(address, address, sums)
+
+    def _add_products(self, codes: ir.Value, inputs: Bytes, number: int, sums: Vectors) -> None:
+        """Add the products of a chunk to the sums of all rows."""
+        builder = self.lanes.builder
+        codes = builder.bitcast(codes, NUMBERS)
+        first = self.rows * (number % ACCUMULATORS)
+        for row in range(self.rows):
+            place = inputs.at(row * self.x.codes_apart + CHUNK_INPUTS * number)
+            four = broadcast(builder, place.load(I32, 1), PANEL_WIDTH)
+            total = sums[first + row]
+            sums[first + row] = call_intrinsic(builder, PRODUCTS, NUMBERS, [total, codes, four])
 
     def _codes(self, address: Bytes, half: int) -> ir.Value:
         """Return the next codes in bytes: these, or their low or high halves."""
         builder, loaded = self.lanes.builder, address.load(BYTES, 1)
-        if self.bits != FOUR:
+        if self.stored.bits != FOUR:
             return loaded
         if half:
             # shifted as words, as no instruction shifts bytes

@@ -6,14 +6,12 @@ from ..llvm.builder import Code
 from . import code_bits
 from .kernel_form import LinearForm
 
-BITS = 8
-
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return the kernel for rows apart as `apart_of` says."""
-    return code_bits.emit(code, form, BITS)
+    return code_bits.emit(code, form, code_bits.EIGHT_BITS)
 
 
 def emit_apart(code: Code, form: LinearForm) -> ir.Function:
     """Return the same with three more arguments: see `code_bits`."""
-    return code_bits.emit_apart(code, form, BITS)
+    return code_bits.emit_apart(code, form, code_bits.EIGHT_BITS)

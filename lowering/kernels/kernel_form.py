@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from xdsl.ir import SSAValue
 
 from ...dialect.attributes.activations import ActivationAttr
-from ...dialect.ops.constants import SparseConstantOp, constant_array
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
+from ...dialect.tensors import shape_of
 from ...kernels.family import GroupedCodes, LayerWeights
 from ..llvm.activations import emit_activation
 from ..llvm.vectors import Lanes
@@ -31,15 +32,20 @@ def layer_weights(weight: SSAValue, bias: NDArray[np.float32], blocks: int | Non
     array = constant_array(weight)
     if array is None:
         raise ValueError("weight is no constant")
-    return LayerWeights(array, bias, blocks=blocks)
+    codes = _codes(weight.owner) if isinstance(weight.owner, ConstantOp) else None
+    return LayerWeights(array, bias, blocks=blocks, codes=codes)
 
 
-def _codes(constant: SparseConstantOp) -> GroupedCodes | None:
+def _codes(constant: ConstantOp | SparseConstantOp) -> GroupedCodes | None:
     few_bits = constant.few_bits
     if few_bits is None or not few_bits.may_round_inputs:
         return None
-    scales = few_bits.scales.reshape(constant.weight.shape[1], -1)
-    return GroupedCodes(few_bits.steps(constant.weight), scales, few_bits.size, few_bits.bits)
+    if isinstance(constant, SparseConstantOp):
+        steps = few_bits.steps(constant.weight)
+    else:
+        steps = few_bits.dense_steps(constant.array)
+    scales = few_bits.scales.reshape(shape_of(constant.result)[1], -1)
+    return GroupedCodes(steps, scales, few_bits.size, few_bits.bits)
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ from ...runtime.store.cache import cache_key, default_folder, load, store
 from ..counters import count
 from ..elf.linker import Code, generic_object, library_architecture, link
 from ..elf.loading import loaded
+from ..model_looks import takes_dense_codes
 from ..native.ep_api import EP_VERSION
 from ..native.ep_library import EP_EXPORTS, EP_NAME, provider_module
 from .host import ProviderHost, provider_host
@@ -85,7 +86,7 @@ class SparseNetworkCompiler:
         Raises:
             ModelError: the model is not read.
         """
-        if reason_of_density(graph_of(model)):
+        if reason_of_density(graph_of(model), takes_dense_codes):
             return []
         imported = extracted(model, self._on_this_machine()).imported
         return found_networks(imported.module, imported.model)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,6 +23,10 @@ from .weights import Weight, weight_of
 
 OTHER_BYTES_UNIT: Final = 1 << 19
 """Other layers are told apart by powers of two of this size: a measured time is for about the same surroundings."""
+
+
+SCALES_SHARE: Final = 1 / 16
+"""Bytes of the scales of a weight that is codes: two for 32 of them."""
 
 
 class Measurement(NamedTuple):
@@ -101,7 +106,7 @@ def layers_of(constants: Sequence[SSAValue]) -> list[Layer]:
     Raises:
         ValueError: a value is no constant matrix.
     """
-    sizes = [read_bytes(_weight(value)) for value in constants]
+    sizes = [_read_bytes(value) for value in constants]
     return [_layer(value, float(sum(sizes) - size)) for value, size in zip(constants, sizes, strict=True)]
 
 
@@ -125,6 +130,13 @@ def read_bytes(weight: Weight) -> int:
     if isinstance(weight, CscMatrix):
         return round(stored_bytes(len(weight.values), weight.shape[0] * weight.shape[1]))
     return weight.nbytes
+
+
+def _read_bytes(value: SSAValue) -> int:
+    """Return the same, of codes that are read as they are, too."""
+    weight, bits = _weight(value), rounded_code_bits(value)
+    floats = read_bytes(weight)
+    return floats if not bits else min(floats, round(prod(weight.shape) * (bits / 8 + SCALES_SHARE)))
 
 
 def _weight(value: SSAValue) -> Weight:

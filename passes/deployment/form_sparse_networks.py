@@ -352,7 +352,7 @@ def _decides_codes(op: ActivateOp, gaining: Set[Operation]) -> bool:
 
 def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: float, known: _Known) -> bool:
     """Return whether a layer gains over the runtime, beside so many bytes of dense weights in its function."""
-    if op.kernel is None or not isinstance(op.weight.owner, SparseConstantOp):
+    if op.kernel is None or not (isinstance(op.weight.owner, SparseConstantOp) or few_bits_of(op.weight) is not None):
         return False
     us = {**op.kernel.predicted, **op.kernel.measured}
     if not us:

@@ -38,7 +38,7 @@ WEIGHT_OPERAND: Final = 1
 
 @dataclass(frozen=True)
 class Sparsify(ModulePass):
-    """Store weights below a density as sparse constants, others as dense ones; what has few bits stays sparse."""
+    """Store weights below a density as sparse constants, others as dense ones; what has few bits stays as it is."""
 
     name = "pebble-sparsify"
 
@@ -62,8 +62,11 @@ class Sparsify(ModulePass):
         constant, weight = value.owner, weight_of(value)
         if weight is None or not isinstance(constant, ConstantOp | SparseConstantOp) or constant.parent is None:
             return
+        has_codes = few_bits_of(value) is not None
+        if has_codes and isinstance(constant, ConstantOp):
+            return
         # codes of few bits wait for kernels that read them, however many are zeros
-        sparse = not dense and (few_bits_of(value) is not None or density(weight) < self.threshold)
+        sparse = not dense and (has_codes or density(weight) < self.threshold)
         if sparse == isinstance(weight, CscMatrix):
             return
         if isinstance(weight, CscMatrix):

@@ -98,7 +98,7 @@ def model(nodes: list[Node], tensors: dict[str, Array], layer: Node | None = Non
 
 
 def may_gain(graph: WeightGraph) -> bool:
-    return not reason_of_density(graph)
+    return not reason_of_density(graph, lambda: False)
 
 
 def both(proto: onnx.ModelProto) -> tuple[WeightGraph, WeightGraph]:

@@ -16,7 +16,7 @@ from tests.fuzzing.fuzzer import Fuzzer, one_of
 from tests.support.few_bits import Doubles, FewBits
 from tests.support.few_bits_layers import constant_of, layer, packed_slots
 from tests.support.lowering_modules import HERE, native
-from tests.support.software_instructions import placed_by_masks
+from tests.support.software_instructions import placed_by_masks, stored_with_zeros
 
 Floats = NDArray[np.float32]
 
@@ -63,6 +63,8 @@ def check(folder: Path) -> str:
     kernels = [native(layer(constant_of(case), case.bias), target) for target in targets]
     if case.accuracy == 4:
         kernels.append(placed_by_masks(case))
+    if is_rounded:
+        kernels.append(stored_with_zeros(case))
     for path in sorted(folder.glob("x-*.npy")):
         x = np.load(path)
         shaped = x.reshape(len(x), 1, case.inputs) if case.rank == 3 else x

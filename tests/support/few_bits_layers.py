@@ -12,7 +12,7 @@ from redpebble.dialect.attributes.few_bits import FewBitsAttr
 from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.layers import LinearOp
-from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.kernels.family import KernelFamily, LayerWeights
 from redpebble.kernels.formats.code_slots import FAMILY, MOST_OF_UNIT, pack
 from redpebble.lowering.kernels.kernel_form import layer_weights
@@ -50,11 +50,19 @@ def rounded_product(case: FewBits, x: Floats, most_of_unit: int | None = MOST_OF
     return rounded.reshape(padded.shape[0], padded.shape[1] * size)[:, : case.inputs] @ case.weight + case.bias
 
 
-def constant_of(case: FewBits) -> SparseConstantOp:
-    """The weight of a case, however dense."""
+def _few_bits(case: FewBits) -> FewBitsAttr:
     _, scales, zeros = case.parts
-    few_bits = FewBitsAttr(case.bits, case.size, case.accuracy, scales.reshape(-1), zeros.reshape(-1).astype(np.int16))
-    return SparseConstantOp(CscMatrix.from_dense(case.weight.astype(np.float32)), few_bits)
+    return FewBitsAttr(case.bits, case.size, case.accuracy, scales.reshape(-1), zeros.reshape(-1).astype(np.int16))
+
+
+def constant_of(case: FewBits) -> SparseConstantOp:
+    """The weight of a case without its zeros, however dense."""
+    return SparseConstantOp(CscMatrix.from_dense(case.weight.astype(np.float32)), _few_bits(case))
+
+
+def dense_constant_of(case: FewBits) -> ConstantOp:
+    """The same with its zeros."""
+    return ConstantOp(case.weight.astype(np.float32), _few_bits(case))
 
 
 def weights_of(case: FewBits) -> LayerWeights:
@@ -68,7 +76,10 @@ def packed_slots(case: FewBits) -> NDArray[np.void]:
 
 
 def layer(
-    constant: SparseConstantOp, bias: Floats, activation: ActivationAttr | None = None, family: KernelFamily = FAMILY
+    constant: ConstantOp | SparseConstantOp,
+    bias: Floats,
+    activation: ActivationAttr | None = None,
+    family: KernelFamily = FAMILY,
 ) -> ModuleOp:
     """A tile of the layer."""
 
@@ -79,4 +90,4 @@ def layer(
         block.add_ops([constant, added, op])
         return [op.result]
 
-    return tiled([f32_tensor((DYNAMIC, constant.weight.shape[0]))], body, (1, 4, 24))
+    return tiled([f32_tensor((DYNAMIC, shape_of(constant.result)[0]))], body, (1, 4, 24))

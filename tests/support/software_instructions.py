@@ -2,14 +2,16 @@
 
 from typing import Final
 
+from xdsl.dialects.builtin import ModuleOp
+
 from redpebble.dialect.attributes.activations import ActivationAttr
-from redpebble.kernels.formats import code_bits, code_bytes
+from redpebble.kernels.formats import code_bits, code_bytes, code_halves
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.runtime.jit import missing_features
 from redpebble.runtime.network import Network
 from tests.support.few_bits import FewBits
-from tests.support.few_bits_layers import constant_of, layer
+from tests.support.few_bits_layers import constant_of, dense_constant_of, layer
 from tests.support.lowering_modules import HERE, native, object_of
 
 EXPAND: Final = """
@@ -89,7 +91,15 @@ PLACES_BYTES: Final = CpuTarget.from_features("x86-64", f"{CpuTarget.avx512vnni(
 def placed_by_masks(case: FewBits, activation: ActivationAttr | None = None) -> Network:
     """A layer whose codes are placed by masks, by the instructions for it where this machine has them."""
     family = code_bytes.FAMILY if case.bits == 8 else code_bits.FAMILY
-    module = layer(constant_of(case), case.bias, activation, family)
+    return _made(layer(constant_of(case), case.bias, activation, family))
+
+
+def stored_with_zeros(case: FewBits) -> Network:
+    """The same layer with its zeros stored like all other codes."""
+    return _made(layer(dense_constant_of(case), case.bias, None, code_halves.FAMILY))
+
+
+def _made(module: ModuleOp) -> Network:
     if not missing_features(PLACES_BYTES):
         return native(module, PLACES_BYTES)
     program = lower(module, PLACES_BYTES)

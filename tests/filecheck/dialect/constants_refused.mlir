@@ -67,3 +67,13 @@
 
 // CHECK: expected no zeros or 1, got 2
 %0 = pebble.sparse_constant pointers dense<[0, 1]> : tensor<2xi64> rows dense<0> : tensor<1xi64> values dense<1.5> : tensor<1xf32> few_bits <4 bits, groups of 32, accuracy 0, scales dense<[0.5]> : tensor<1xf32>, zeros dense<[1, 2]> : tensor<2xi16>> : tensor<4x1xf32, #pebble.sparsity<nonzeros = 1>>
+
+// -----
+
+// CHECK: expected 1 scales, got 2
+%0 = pebble.constant {few_bits = #pebble.few_bits<4 bits, groups of 32, accuracy 0, scales dense<[0.5, 0.5]> : tensor<2xf32>, zeros dense<> : tensor<0xi16>>} dense<[[1.5], [-4.0]]> : tensor<2x1xf32>
+
+// -----
+
+// CHECK: expected a weight of few bits of rank 2, got 1
+%0 = pebble.constant {few_bits = #pebble.few_bits<4 bits, groups of 32, accuracy 0, scales dense<[0.5]> : tensor<1xf32>, zeros dense<> : tensor<0xi16>>} dense<[1.5, -4.0]> : tensor<2xf32>

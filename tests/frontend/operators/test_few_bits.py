@@ -9,7 +9,8 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 
-from redpebble.dialect.ops.constants import SparseConstantOp
+from redpebble.dialect.attributes.few_bits import ROUNDED_INPUTS
+from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.foreign import ForeignOp
 from redpebble.dialect.semantics.interpreter import interpret
 from redpebble.frontend.errors import UnsupportedModelError
@@ -27,6 +28,8 @@ CASES = {
     "eight bits": FewBits(96, 20, bits=8),
     "eight bits, zeros, a part of a group": FewBits(100, 3, bits=8, size=64, has_zeros=True),
     "dense": FewBits(96, 20, zeros=0.0),
+    "dense, rounded inputs": FewBits(200, 21, size=16, zeros=0.0, accuracy=4, has_zeros=True, has_bias=True),
+    "dense, rounded inputs, a part of a group": FewBits(300, 33, size=128, zeros=0.0, accuracy=4),
     "zeros alone": FewBits(96, 20, zeros=1.0),
     "one output, three axes": FewBits(64, 1, rank=3),
 }
@@ -42,27 +45,30 @@ def test_the_layer_computes_what_the_node_does(name: str, rows: int) -> None:
     np.testing.assert_allclose(found, case.truth(x), rtol=1e-5, atol=1e-5)
     if x.size:
         expected = onnxruntime.InferenceSession(case.model.SerializeToString()).run(None, {"x": x})[0]
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=0.05 if case.accuracy == ROUNDED_INPUTS else 1e-5)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_codes_are_found_again(name: str) -> None:
     case = CASES[name]
     module = import_model(case.model, foreign="refuse").module
-    (constant,) = [op for op in module.walk() if isinstance(op, SparseConstantOp)] or [None]
-    assert (constant is None) == (name == "dense")
-    if constant is None:
+    (constant,) = [op for op in module.walk() if isinstance(op, SparseConstantOp | ConstantOp)][:1]
+    assert isinstance(constant, ConstantOp) == name.startswith("dense")
+    assert (constant.few_bits is None) == (name == "dense")
+    if constant.few_bits is None:
         return
-    assert constant.few_bits is not None
     codes, _, zeros = case.parts
-    stored = constant.few_bits.codes(constant.weight)
+    weight = constant.array if isinstance(constant, ConstantOp) else constant.weight
+    stored = constant.few_bits.codes(weight)
     steps = stored.astype(int) - zeros.repeat(case.size, axis=1)
     expected = codes.astype(int) - zeros.repeat(case.size, axis=1)
     assert np.array_equal(steps[:, : case.inputs], expected[:, : case.inputs])
 
 
-def test_a_dense_one_stays_with_the_runtime() -> None:
-    module = import_model(replace(CASES["dense"], zeros=0.05).model, foreign="keep").module
+@pytest.mark.parametrize(("accuracy", "takes"), [(0, True), (4, False)])
+def test_a_dense_one_stays_with_the_runtime(accuracy: int, takes: bool) -> None:
+    case = replace(CASES["dense"], zeros=0.05, accuracy=accuracy)
+    module = import_model(case.model, foreign="keep", dense_codes=takes).module
     assert [op.operator.data for op in module.walk() if isinstance(op, ForeignOp)] == ["com.microsoft::MatMulNBits"]
 
 

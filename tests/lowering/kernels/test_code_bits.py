@@ -8,7 +8,7 @@ from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.ops.layers import LinearOp
 from redpebble.driver.compiler import optimized
 from redpebble.kernels.family import LayerWeights
-from redpebble.kernels.formats import code_bytes
+from redpebble.kernels.formats import code_bytes, code_halves
 from redpebble.kernels.formats.code_bits import FAMILY, pack
 from redpebble.kernels.formats.code_slots import PASS_ROWS
 from redpebble.kernels.machine import Machine
@@ -17,12 +17,13 @@ from redpebble.kernels.prices import STREAMS
 from redpebble.kernels.work import Layer
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
+from redpebble.lowering.kernels.kernel_form import layer_weights
 from redpebble.options import Options
 from redpebble.tuning.measure_kernels import Tuning
 from tests.support.few_bits import FewBits
-from tests.support.few_bits_layers import CASES, constant_of, layer, rounded_product, weights_of
+from tests.support.few_bits_layers import CASES, constant_of, dense_constant_of, layer, rounded_product, weights_of
 from tests.support.lowering_modules import object_of
-from tests.support.software_instructions import PLACES_BYTES, placed_by_masks
+from tests.support.software_instructions import PLACES_BYTES, placed_by_masks, stored_with_zeros
 
 SOME = (
     "groups of 64, a part of a unit",
@@ -55,6 +56,31 @@ def test_results_are_those_of_rounded_inputs(name: str) -> None:
         expected = rounded_product(case, x, most_of_unit=None)
         # an input between two integers may become either
         np.testing.assert_allclose(result, expected, rtol=1e-3, atol=2e-3 * max(1.0, np.abs(expected).max(initial=0)))
+
+
+WITH_ZEROS = CASES | {name: MORE[name] for name in MORE if name.startswith("four bits")}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in WITH_ZEROS]
+)
+def test_stored_zeros_change_no_result(name: str) -> None:
+    case = WITH_ZEROS[name]
+    stored, placed = stored_with_zeros(case), placed_by_masks(case)
+    for rows in (0, 1, 3, 7, PASS_ROWS + 1, 60):
+        x = np.random.default_rng(rows).standard_normal((rows, case.inputs), dtype=np.float32)
+        (found,), (expected,) = (network.run(None, {"x0": x}) for network in (stored, placed))
+        # sums of integers, in the same order: equal bit by bit
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_stored_zeros_take_no_masks() -> None:
+    case = FewBits(2048, 256, zeros=0.1, accuracy=4)
+    weights = layer_weights(dense_constant_of(case).result, case.bias)
+    packed = code_halves.FAMILY.pack(weights)
+    assert sum(array.nbytes for array in packed) < 0.57 * case.inputs * case.outputs
+    halves = [code_halves.FAMILY.pack(weights.share(*ends)) for ends in ((0, 128), (128, 256))]
+    np.testing.assert_array_equal(np.concatenate([half[2] for half in halves]), packed[2])
 
 
 @pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
@@ -94,8 +120,8 @@ def test_only_cpus_with_the_instructions_run_it() -> None:
     assert not CpuTarget.zen4().places_bytes
 
 
-@pytest.mark.parametrize("zeros", [0.5, 0.8])
-def test_a_xeon_takes_layers_of_half_zeros_at_any_number_of_rows(zeros: float) -> None:
+@pytest.mark.parametrize(("zeros", "family"), [(0.0, "code_halves"), (0.5, "code_bits"), (0.8, "code_bits")])
+def test_a_xeon_takes_layers_of_codes_at_any_number_of_rows(zeros: float, family: str) -> None:
     l3_ns, dram_ns = STREAMS["cascade_lake"]
     xeon = Machine(16, l3_ns=l3_ns, dram_ns=dram_ns, prices="cascade_lake", places_bytes=True)
     tuning = Tuning(PLACES_BYTES, xeon, None, seconds=0.0, recalls=False)
@@ -104,9 +130,10 @@ def test_a_xeon_takes_layers_of_half_zeros_at_any_number_of_rows(zeros: float) -
     def look(_: str, module: ModuleOp) -> None:
         chosen.extend(str(op.kernel) for op in module.walk() if isinstance(op, LinearOp))
 
-    optimized(FewBits(2048, 512, zeros=zeros, accuracy=4).model, Options("optimize", tuning=tuning), look)
+    found = optimized(FewBits(2048, 512, zeros=zeros, accuracy=4).model, Options("optimize", tuning=tuning), look)
     (kernel,) = chosen
-    assert kernel.startswith("#pebble.kernel<code_bits, ")
+    assert kernel.startswith(f"#pebble.kernel<{family}, ")
+    assert [node.op_type for node in found.proto.graph.node] == ["SparseNetwork_0"]
 
 
 def test_code_for_these_cpus_is_made() -> None:

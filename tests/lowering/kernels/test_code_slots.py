@@ -10,9 +10,10 @@ from redpebble.kernels.family import LayerWeights
 from redpebble.kernels.formats.code_slots import FAMILY, PASS_ROWS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
+from redpebble.lowering.kernels.kernel_form import layer_weights
 from redpebble.runtime.jit import host_target
 from redpebble.sparse.csr import CscMatrix
-from tests.support.few_bits_layers import CASES, constant_of, layer, rounded_product
+from tests.support.few_bits_layers import CASES, constant_of, dense_constant_of, layer, rounded_product
 from tests.support.lowering_modules import each_target, native, object_of
 
 RELU = ActivationAttr("relu")
@@ -29,6 +30,13 @@ def test_results_are_those_of_rounded_inputs(target: CpuTarget, name: str) -> No
         expected = rounded_product(case, x)
         # an input between two integers may become either
         np.testing.assert_allclose(result, expected, rtol=1e-3, atol=2e-3 * max(1.0, np.abs(expected).max(initial=0)))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_weight_with_its_zeros_is_packed_as_one_without_them(name: str) -> None:
+    case = CASES[name]
+    packed = [FAMILY.pack(layer_weights(of(case).result, case.bias)) for of in (constant_of, dense_constant_of)]
+    np.testing.assert_array_equal(packed[0][0], packed[1][0])
 
 
 @each_target
