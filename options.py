@@ -53,6 +53,8 @@ class Options:
     """Whether the graph may get nodes beside those of ours, such as roundings before a dense convolution on codes."""
     rows: int = 0
     """The rows that layers get at once, by which sparse layers are chosen; 0: what the model states, or any number."""
+    dense_codes: bool = True
+    """Whether weights of four bits with few zeros may gain, on CPUs that have kernels for them; libraries have none."""
     samples: Mapping[str, NDArray[Any]] | None = field(default=None, repr=False, compare=False)
     """Samples of the inputs, by which sparse layers are quantized to eight bits; None: they are not."""
     bfloat: bool = False

@@ -68,7 +68,7 @@ def extracted(
             may_raise=names is not None and options.may_add,
             # a dense convolution before all layers with zeros is in no network, unless it is rounded
             leaves_front=options.samples is None and not options.bfloat,
-            dense_codes=options.machine.places_bytes,
+            dense_codes=options.dense_codes and options.machine.places_bytes,
         )
         if names is not None:
             obstacle = obstacle_of(imported.model)

@@ -447,7 +447,14 @@ def optimize(
     )
     networks = target is not OptimizeTarget.PORTABLE
     samples = samples_of(precision, data)
-    options = Options("optimize", skip_passes=words(skip_passes), sparse_networks=networks, rows=rows, samples=samples)
+    options = Options(
+        "optimize",
+        skip_passes=words(skip_passes),
+        sparse_networks=networks,
+        rows=rows,
+        dense_codes=not library,
+        samples=samples,
+    )
     options = replace(with_choices(options, Choices.read(choices)), bfloat=precision is Precision.BFLOAT16)
     if elsewhere is not None:
         options = replace(options, tuning=Tuning.predicted(elsewhere, None))
