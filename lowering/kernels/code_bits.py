@@ -89,7 +89,7 @@ class _Results(NamedTuple):
 
 @dataclass(frozen=True)
 class Stored:
-    """How weights are stored."""
+    """The form in which weights are stored."""
 
     bits: int = FOUR
     zeros: bool = False
