@@ -27,7 +27,7 @@ from scipy.optimize import nnls
 
 from ..kernels import prices
 from ..kernels.families import FAMILIES
-from ..kernels.formats import dense_outputs
+from ..kernels.formats import count_blocks, dense_outputs
 from ..kernels.machine import Machine
 from ..kernels.measured.built_in_examples import examples_file
 from ..kernels.measured.neighbours import Examples
@@ -58,6 +58,7 @@ Prices = dict[str, tuple[float, ...]]
 
 EXPOSURES: Final = tuple(0.25 * step for step in range(1, 11))
 DIGITS: Final = 3
+LIKE_MOST: Final = count_blocks.FAMILY.name
 STREAM: Final = f"{dense_outputs.FAMILY.name}@1"
 """The kernel that does little but read."""
 
@@ -129,7 +130,10 @@ def fitted(measured: MeasuredMachine, first: Prices | None = None) -> Prices:
     names = [name for name in FAMILIES if any(f"{name}@" in kernel for kernel in _kernels(measured))]
     known = {name: times_of(name, measured.layers, machine) for name in names}
     among = any(one.other_bytes for one in measured.layers)
-    exposures = {name: EXPOSURES if among or first is None else (first[name][-1],) for name in names}
+    # what the first machine lacks is exposed as the kernels that it is chosen among
+    exposures = {
+        name: EXPOSURES if among or first is None else (first.get(name, first[LIKE_MOST])[-1],) for name in names
+    }
     priced = {name: one.fitted(one.times, exposures[name]) for name, one in known.items()}
     # rounding families came later, on the scale of the others: what they take says nothing about the machine's speed
     others = {name: one for name, one in known.items() if not FAMILIES[name].rounds}

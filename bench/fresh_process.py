@@ -8,6 +8,7 @@ import ctypes
 import gc
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import redpebble
 
 from ..tools.benching.layer_cases import RandomLayer
 
+STATM = Path("/proc/self/statm")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 BATCHES = (1, 64)
 """Sizes of the calls before memory is read."""
@@ -41,7 +43,10 @@ class Footprint:
 def resident_bytes() -> int:
     """Return the memory of this process that is in use."""
     gc.collect()
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE_BYTES
+    if not STATM.exists():
+        # the most that it ever used, in bytes on macOS
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(STATM.read_text(encoding="ascii").split()[1]) * PAGE_BYTES
 
 
 def trimmed_bytes() -> int:

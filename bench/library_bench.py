@@ -29,7 +29,7 @@ from ..ort.native.tables import LEVEL_VARIABLE, LEVELS
 from ..ort.session import write_library
 from ..runtime.jit import missing_features
 from ..tuning.calibration import prices_of_cpu
-from ..tuning.machines import BFLOAT_PRICES
+from ..tuning.machines import BFLOAT_MACHINES
 from ..verification.measuring import Budget, interleave
 from .results.page_tables import PageTable, Write
 
@@ -73,7 +73,7 @@ def sessions(model: onnx.ModelProto, file: Path) -> Mapping[str, onnxruntime.Inf
 
 def has_level(level: str) -> bool:
     """Return whether this CPU runs code of a level."""
-    return not missing_features(level_target(level)) and (level != "zen4" or prices_of_cpu() == BFLOAT_PRICES)
+    return not missing_features(level_target(level)) and (level != "zen4" or prices_of_cpu() == BFLOAT_MACHINES[16][0])
 
 
 def one_thread() -> onnxruntime.SessionOptions:

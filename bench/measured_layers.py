@@ -1,8 +1,8 @@
 """Layers on which all kernels are measured, drawn again from their numbers, and what was measured: files of rows.
 
-A file `bench/data/MACHINE-LANES.csv` begins with a line that names the machine's caches and, where it was measured, the
-time of a byte from beyond them; then a row is a layer, and a column such as `count_blocks@64` holds the microseconds of
-a kernel on a tile of so many columns.
+A file `bench/data/MACHINE-LANES.csv` begins with a line that says `predicted` where nobody measured the rows, and names
+the machine's caches and, where it is known, the time of a byte from beyond them; then a row is a layer, and a column
+such as `count_blocks@64` holds the microseconds of a kernel on a tile of so many columns.
 """
 
 import csv
@@ -20,6 +20,8 @@ from ..kernels.work import Layer
 from ..tuning.probe_layers import mask_of
 
 DATA: Final = Path(__file__).parent / "data"
+
+PREDICTED: Final = "predicted"
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class MeasuredMachine:
     l2_bytes: int
     layers: tuple[MeasuredLayer, ...]
     streams: tuple[float, float] | None = None
+    predicted: bool = False
+    """Whether nobody measured the rows: `bench/predicted` computed them. The file says so in its first line."""
 
     @property
     def file(self) -> Path:
@@ -69,7 +73,8 @@ class MeasuredMachine:
         kernels = sorted({kernel for layer in self.layers for kernel in layer.microseconds}, key=_order_key)
         stream = StringIO()
         far = "" if self.streams is None else " l3_ns={:.4g} dram_ns={:.4g}".format(*self.streams)
-        stream.write(f"# l1_bytes={self.l1_bytes} l2_bytes={self.l2_bytes}{far}\n")
+        head = f"# {PREDICTED}" if self.predicted else "#"
+        stream.write(f"{head} l1_bytes={self.l1_bytes} l2_bytes={self.l2_bytes}{far}\n")
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["number", "other_bytes", "panel_reads", *kernels])
         for one in sorted(self.layers, key=lambda layer: layer.number):
@@ -87,10 +92,13 @@ def read_rows(file: Path) -> MeasuredMachine:
     """Return the content of a file of rows."""
     name, _, lanes = file.stem.rpartition("-")
     with file.open(newline="", encoding="utf-8") as stream:
-        sizes = dict(word.split("=") for word in stream.readline().split()[1:])
+        head = stream.readline().split()[1:]
+        sizes = dict(word.split("=") for word in head if "=" in word)
         layers = tuple(_layer(row) for row in csv.DictReader(stream))
     streams = (float(sizes["l3_ns"]), float(sizes["dram_ns"])) if "l3_ns" in sizes else None
-    return MeasuredMachine(name, int(lanes), int(sizes["l1_bytes"]), int(sizes["l2_bytes"]), layers, streams)
+    return MeasuredMachine(
+        name, int(lanes), int(sizes["l1_bytes"]), int(sizes["l2_bytes"]), layers, streams, PREDICTED in head
+    )
 
 
 def _layer(row: dict[str, str]) -> MeasuredLayer:

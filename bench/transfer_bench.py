@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from ..kernels.families import FAMILIES
-from ..kernels.machine import PREDICTED, Machine
+from ..kernels.machine import PREDICTED_MACHINES, Machine
 from ..kernels.prediction import predicted_us
 from ..kernels.prices import PRICES
 from ..kernels.tile_widths import WIDTHS
@@ -77,7 +77,7 @@ def ratios_of(one: MeasuredLayer, predicted: Callable[[str, Layer, int], float])
 def bench_transfer(step: int, lanes: Sequence[int]) -> Iterator[Regret]:
     """Yield the regrets of each machine with the prices of each, without and with its probes."""
     # machines that were predicted have not run
-    names = [name for name in PRICES if name not in PREDICTED]
+    names = [name for name in PRICES if name not in PREDICTED_MACHINES]
     for measured in [one for one in measured_machines() if one.lanes in lanes and one.name in names]:
         for prices in [name for name in names if measured.lanes in PRICES[name]]:
             alone = machine_of(measured, prices)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .families import is_dense
 from .formats import dense_outputs
-from .machine import DEFAULT_PRICES, PREDICTED, Machine
+from .machine import DEFAULT_PRICES, PREDICTED_MACHINES, Machine
 from .prediction import candidates, parts_of, predicted_us
 from .tile_widths import WIDTHS, time_of_rows
 from .work import Layer
@@ -79,7 +79,7 @@ RUNTIMES: Final[Mapping[str, Mapping[int, Runtime]]] = {
         4: Runtime(4, {1: 0.96}, 1.0),
     },
     # stated, not measured: matrix products at 85 % of what the instructions allow, vectors as fast as ours
-    **{name: {4: Runtime(4, {1: 1.0, 4: 0.5}, 1.0)} for name in PREDICTED},
+    **{name: {4: Runtime(4, {1: 1.0, 4: 0.5}, 1.0)} for name in PREDICTED_MACHINES},
 }
 """Kernels of onnxruntime by prices and floats in a vector: lower ends of what was measured, so that a layer which beats
 these times is faster in all rounds. Measured on layers of 256 to 4096 inputs and outputs, at 1 to 512 rows on Zen 5, 1

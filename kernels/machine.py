@@ -10,7 +10,7 @@ from .work import misses
 DEFAULT_PRICES: Final = next(iter(PRICES))
 """The measured machine that counts where nothing is known."""
 
-PREDICTED: Final = ("neoverse_v2", "neoverse_n1", "cortex_a76", "apple_m")
+PREDICTED_MACHINES: Final = ("neoverse_v2", "neoverse_n2", "neoverse_n1", "cortex_a76", "apple_m")
 """Machines whose prices are no measurements: LLVM's scheduling models and stated bandwidths predict them."""
 
 LARGEST_CACHE: Final = 1 << 50

@@ -105,6 +105,7 @@ PRICES: Final[Mapping[str, Mapping[int, Mapping[str, tuple[float, ...]]]]] = {
             "row_panels": (564.0, 1.56, 0.203, 0.0, 4.61, 0.0, 0.25),
             "strips": (221.0, 0.271, 0.344, 0.0, 8.81, 0.0, 0.00107, 1.25),
             "sparse_rows": (82.7, 0.846, 0.0, 1.29, 0.0, 1.25),
+            "bfloat_pairs": (0.0, 1.04, 3.0, 0.0, 17.6, 0.671, 0.00155, 2.0),
         },
     },
     "cortex_a76": {
@@ -127,6 +128,17 @@ PRICES: Final[Mapping[str, Mapping[int, Mapping[str, tuple[float, ...]]]]] = {
             "sparse_rows": (59.3, 1.68, 0.867, 3.16, 0.0, 1.25),
         },
     },
+    "neoverse_n2": {
+        4: {
+            "dense_outputs": (0.112, 0.318, 1.0),
+            "count_blocks": (0.0, 0.387, 0.696, 1.76, 2.71, 5.02, 0.000278, 0.000929, 2.0),
+            "narrow_blocks": (57.4, 0.403, 0.96, 1.74, 2.14, 0.0525, 0.0163, 1.5),
+            "row_panels": (242.0, 1.18, 0.362, 0.0, 2.39, 0.0, 0.25),
+            "strips": (59.8, 0.412, 0.458, 0.0, 5.09, 0.0, 0.000195, 1.25),
+            "sparse_rows": (36.2, 1.13, 0.0, 1.27, 0.0, 1.25),
+            "bfloat_pairs": (0.0, 1.42, 2.62, 0.0, 24.3, 1.13, 0.000919, 2.0),
+        },
+    },
     "neoverse_v2": {
         4: {
             "dense_outputs": (0.121, 0.24, 1.0),
@@ -135,6 +147,7 @@ PRICES: Final[Mapping[str, Mapping[int, Mapping[str, tuple[float, ...]]]]] = {
             "row_panels": (282.0, 1.3, 0.28, 0.0, 2.02, 0.0, 0.25),
             "strips": (75.5, 0.466, 0.437, 0.0, 5.16, 0.0, 0.0, 1.25),
             "sparse_rows": (13.5, 0.555, 0.497, 1.34, 0.0, 1.25),
+            "bfloat_pairs": (0.0, 1.4, 2.52, 0.0, 25.2, 1.42, 0.00115, 2.0),
         },
     },
 }
@@ -146,5 +159,6 @@ STREAMS: Final[Mapping[str, tuple[float, float]]] = {
     "apple_m": (0.016, 0.02),
     "cortex_a76": (0.08, 0.15),
     "neoverse_n1": (0.06, 0.08),
+    "neoverse_n2": (0.05, 0.06),
     "neoverse_v2": (0.04, 0.05),
 }

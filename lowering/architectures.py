@@ -31,6 +31,9 @@ class Capability(NamedTuple):
     bit: int
 
 
+LINUX: Final = "Linux"
+"""The system whose libraries ours are, by the name that Python's `platform` has for it."""
+
 AT_HWCAP: Final = 16
 AT_HWCAP2: Final = 26
 """The keys of the features that all programs may use."""

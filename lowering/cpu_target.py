@@ -1,10 +1,11 @@
 """The CPU that kernels are emitted for: LLVM's name and feature string for it, and what follows from them."""
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from .architectures import Architecture, architecture_of, host_name
+from .architectures import LINUX, Architecture, architecture_of, host_name
 
 
 def _switched_on(features: str) -> frozenset[str]:
@@ -23,6 +24,19 @@ class ByteProducts(NamedTuple):
     """The number that is subtracted from inputs: 128 where the instruction takes signed ones."""
     add_pairs: tuple[str, str] = ("", "")
     """Without `name`: the sums of neighbouring words in one vector, and of neighbouring lanes of two vectors."""
+
+
+class BfloatProducts(NamedTuple):
+    """The instruction that adds the products of two bfloat16 and two others to each lane."""
+
+    lanes: int
+    name: str
+    """LLVM's intrinsic, (sums, pairs, pairs) -> sums."""
+    takes_bytes: bool = False
+    """Whether LLVM has its operands as vectors of bytes, not as lanes."""
+    round_two: str = ""
+    """LLVM's intrinsic that rounds two vectors of floats into one, (high, low) -> bfloat16; empty where the plain
+    conversion is such an instruction."""
 
 
 class ByteLookUp(NamedTuple):
@@ -63,6 +77,8 @@ class CpuTarget:
     architecture_name: str = "x86_64"
     stated: StatedCpu | None = field(default=None, compare=False)
     """Facts of a named CPU, which the choice of kernels reads and code does not."""
+    triple: str = ""
+    """LLVM's name for the system that code is for, as it differs from that of this machine; else empty."""
 
     @classmethod
     def from_features(cls, cpu: str, features: str, architecture_name: str = "x86_64") -> "CpuTarget":
@@ -122,6 +138,11 @@ class CpuTarget:
         return cls.from_features(least.cpu, least.features, least.name)
 
     @property
+    def on_linux(self) -> "CpuTarget":
+        """The same CPU under Linux, where libraries run, whatever this machine's system is."""
+        return self if platform.system() == LINUX else replace(self, triple=self.architecture.triple)
+
+    @property
     def architecture(self) -> Architecture:
         """The kind of CPUs that it is one of."""
         return architecture_of(self.architecture_name)
@@ -144,7 +165,12 @@ class CpuTarget:
     @property
     def has_bfloat(self) -> bool:
         """Whether there is an instruction for products of pairs of bfloat16."""
-        return self.has_avx512 and "avx512bf16" in self.extensions
+        return self.bfloat_products is not None
+
+    @property
+    def bfloat_products(self) -> BfloatProducts | None:
+        """The instruction for products of pairs of bfloat16, or None."""
+        return next((found for needed, found in _BFLOAT_PRODUCTS if needed <= self._names), None)
 
     @property
     def places_bytes(self) -> bool:
@@ -227,11 +253,21 @@ _PRODUCTS: Final = (
 )
 """Instruction sets that must be there, one that must not, and the instruction."""
 
+_DPBF16PS: Final = BfloatProducts(
+    16, "llvm.x86.avx512bf16.dpbf16ps.512", round_two="llvm.x86.avx512bf16.cvtne2ps2bf16.512"
+)
+
+_BFLOAT_PRODUCTS: Final = (
+    (frozenset({"avx512f", "avx512bf16"}), _DPBF16PS),
+    (frozenset({"aarch64", "bf16"}), BfloatProducts(4, "llvm.aarch64.neon.bfdot.v4f32.v16i8", takes_bytes=True)),
+)
+
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 
 _SMALL: Final = StatedCpu("cortex_a76", 64 * _KIB, 512 * _KIB, 2 * _MIB, 2 * _MIB)
 _N_SERVER: Final = StatedCpu("neoverse_n1", 64 * _KIB, _MIB, 2 * _MIB, 32 * _MIB)
+_N2_SERVER: Final = _N_SERVER._replace(prices="neoverse_n2")
 _V_SERVER: Final = StatedCpu("neoverse_v2", 64 * _KIB, 2 * _MIB, 4 * _MIB, 36 * _MIB)
 _APPLE: Final = StatedCpu("apple_m", 128 * _KIB, 12 * _MIB, 12 * _MIB, 16 * _MIB)
 
@@ -242,7 +278,7 @@ ARM_CPUS: Final[Mapping[str, CpuTarget]] = {
         ("cortex-a72", CpuTarget.arm64(), _SMALL._replace(l1_bytes=32 * _KIB)),
         ("cortex-a76", CpuTarget.arm64_dot(), _SMALL),
         ("neoverse-n1", CpuTarget.arm64_dot(), _N_SERVER),
-        ("neoverse-n2", CpuTarget.arm64_i8mm(), _N_SERVER),
+        ("neoverse-n2", CpuTarget.arm64_i8mm(), _N2_SERVER),
         ("neoverse-v1", CpuTarget.arm64_i8mm(), _V_SERVER._replace(l2_bytes=_MIB)),
         ("neoverse-v2", CpuTarget.arm64_i8mm(), _V_SERVER),
         ("apple-m1", CpuTarget.arm64_dot(), _APPLE),

@@ -11,6 +11,7 @@ from typing_extensions import Unpack
 from ..foundation.choices import Choices
 from ..foundation.log import LOG
 from .counters import Name, count, counted_into
+from .elf.loading import NOT_LOADED, loads_libraries
 from .model_looks import NOTHING_TAKEN, why_dense
 from .reported_session import ReportedSession
 from .session_arguments import OtherArguments, Providers, SessionArguments, Sizes
@@ -66,7 +67,7 @@ def _session(
 ) -> ReportedSession:
     stored = os.fspath(model) if isinstance(model, str | os.PathLike) else model
     # negative rows are refused where what they may be is known
-    why = why_dense(stored) if isinstance(stored, str | bytes) and rows >= 0 else ""
+    why = _why_nothing_gains(stored) if isinstance(stored, str | bytes) and rows >= 0 else ""
     if isinstance(stored, str | bytes) and why:
         try:
             made = arguments.make(stored)
@@ -83,6 +84,10 @@ def _session(
     from .session import optimized_session
 
     return optimized_session(model, arguments, rows=rows, sizes=sizes, choices=choices)
+
+
+def _why_nothing_gains(model: str | bytes) -> str:
+    return why_dense(model) if loads_libraries() else NOT_LOADED
 
 
 def _bytes_of(model: "Source") -> "Source":

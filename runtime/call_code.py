@@ -4,7 +4,7 @@ import hashlib
 import platform
 from functools import cache
 
-from ..lowering.architectures import host_name
+from ..lowering.architectures import LINUX, host_name
 from ..lowering.calls.pool import EXPORTS, pool_module
 from ..lowering.cpu_target import CpuTarget
 from .jit import MachineCode, emit_object, load_object
@@ -21,4 +21,4 @@ def call_code() -> MachineCode:
 
 def _object() -> bytes:
     target = CpuTarget.generic()
-    return emit_object(pool_module(target.architecture, linux=platform.system() == "Linux"), target)
+    return emit_object(pool_module(target.architecture, linux=platform.system() == LINUX), target)

@@ -108,10 +108,10 @@ def _target_machine(target: CpuTarget) -> binding.TargetMachine:
 
 
 def _llvm_target(target: CpuTarget) -> binding.Target:
-    if target.architecture_name == host_name():
+    if target.architecture_name == host_name() and not target.triple:
         return binding.Target.from_default_triple()
     _initialize_others()
-    return binding.Target.from_triple(target.architecture.triple)
+    return binding.Target.from_triple(target.triple or target.architecture.triple)
 
 
 @dataclass(frozen=True)

@@ -234,7 +234,7 @@ class Precision(StrEnum):
 
 PrecisionChoice = Annotated[
     Precision,
-    typer.Option(help="Precision of sparse layers: int8 needs --data, bf16 a CPU with avx512_bf16."),
+    typer.Option(help="Precision of sparse layers: int8 needs --data, bf16 a CPU with avx512_bf16, or bf16 on ARM."),
 ]
 Samples = Annotated[
     Path | None, typer.Option(metavar="SAMPLES.npz", help="Samples of the inputs, an array for each by name.")

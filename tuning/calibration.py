@@ -31,7 +31,7 @@ PRICES_OF_CPUS: Final = (
 Intel's CPUs have `vaes` since Ice Lake, whose caches and ports are like those of Emerald Rapids.
 """
 
-PRICES_BY_PART: Final = {"0xd0b": "cortex_a76", "0xd4f": "neoverse_v2", "0xd40": "neoverse_v2"}
+PRICES_BY_PART: Final = {"0xd0b": "cortex_a76", "0xd4f": "neoverse_v2", "0xd40": "neoverse_v2", "0xd49": "neoverse_n2"}
 """The predicted machine for CPUs of ARM by the number of their part; others are taken for a Neoverse N1."""
 
 STREAM_SECONDS: Final = 0.5

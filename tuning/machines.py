@@ -44,11 +44,9 @@ SECONDS: Final = 0.2
 PROBE_SECONDS: Final = 2.0
 """Seconds to measure kernels on the layers of `PROBES`."""
 
-BFLOAT_PRICES: Final = "zen5"
-"""The one measured machine that multiplies bfloat16: any other with these instructions is taken to be as fast."""
-
-BFLOAT_L2_BYTES: Final = 1 << 20
-"""Bytes of its second-level cache."""
+BFLOAT_MACHINES: Final = {16: ("zen5", 1 << 20), 4: ("neoverse_v2", 2 << 20)}
+"""The machines that multiply bfloat16, by lanes, and the bytes of their second-level caches: any other one with these
+instructions is taken to be as fast."""
 
 SIZES: Final = ("lanes", "l1_bytes", "l2_bytes", "l3_bytes", "shared_bytes")
 """Whole numbers of a machine; files of earlier releases lack the last one."""
@@ -73,13 +71,15 @@ def _machine_with(target: CpuTarget) -> Machine:
     if target.stated is not None:
         prices, l1_bytes, l2_bytes, l3_bytes, shared_bytes = target.stated
         streams = STREAMS[prices]
-        return Machine(target.lanes, l1_bytes, l2_bytes, l3_bytes, *streams, prices=prices, shared_bytes=shared_bytes)
+        machine = Machine(target.lanes, l1_bytes, l2_bytes, l3_bytes, *streams, prices=prices, bfloat=target.has_bfloat)
+        return replace(machine, shared_bytes=shared_bytes)
     if not target.has_bfloat:
         return Machine(lanes=target.lanes, places_bytes=target.places_bytes)
-    l3_ns, dram_ns = STREAMS[BFLOAT_PRICES]
-    examples = built_in_examples(BFLOAT_PRICES, target.lanes)
-    known = Machine(target.lanes, prices=BFLOAT_PRICES, l3_ns=l3_ns, dram_ns=dram_ns, bfloat=True, examples=examples)
-    return replace(known, l2_bytes=BFLOAT_L2_BYTES, places_bytes=target.places_bytes)
+    prices, l2_bytes = BFLOAT_MACHINES[target.lanes]
+    l3_ns, dram_ns = STREAMS[prices]
+    examples = built_in_examples(prices, target.lanes)
+    known = Machine(target.lanes, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns, bfloat=True, examples=examples)
+    return replace(known, l2_bytes=l2_bytes, places_bytes=target.places_bytes)
 
 
 def measured_before(folder: Path) -> Machine | None:

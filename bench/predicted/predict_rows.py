@@ -19,6 +19,7 @@ import numpy as np
 import typer
 
 from ...kernels.families import FAMILIES
+from ...kernels.family import KernelFamily
 from ...kernels.work import Layer, Tile, misses
 from ...lowering.cpu_target import CpuTarget
 from ...lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
@@ -51,19 +52,24 @@ class PredictedMachine(NamedTuple):
 MACHINES: Final[Mapping[str, PredictedMachine]] = {
     # Graviton4: 2.8 GHz, 64 KiB, 2 MiB; 64 bytes a cycle from the second level at most, half of it taken
     "neoverse_v2": PredictedMachine(
-        CpuTarget.arm64_i8mm(), Model(ARM, "neoverse-v2", "+i8mm"), 2.8, 64 << 10, 2 << 20, 0.011, 0.04, 0.05
+        CpuTarget.arm64_i8mm(), Model(ARM, "neoverse-v2", "+i8mm,+bf16"), 2.8, 64 << 10, 2 << 20, 0.011, 0.04, 0.05
     ),
     # Graviton2: 2.5 GHz, 64 KiB, 1 MiB; 32 bytes a cycle at most, half of it taken
     "neoverse_n1": PredictedMachine(
         CpuTarget.arm64_dot(), Model(ARM, "neoverse-n1", "+dotprod"), 2.5, 64 << 10, 1 << 20, 0.025, 0.06, 0.08
     ),
+    # Cobalt 100: 3.4 GHz, 64 KiB, 1 MiB; bytes a cycle as of the N1
+    "neoverse_n2": PredictedMachine(
+        CpuTarget.arm64_i8mm(), Model(ARM, "neoverse-n2", "+i8mm,+bf16"), 3.4, 64 << 10, 1 << 20, 0.018, 0.05, 0.06
+    ),
     # Raspberry Pi 5: 2.4 GHz, 64 KiB, 512 KiB. LLVM has no model of its own for it; the N1 is its kin for servers
     "cortex_a76": PredictedMachine(
         CpuTarget.arm64_dot(), Model(ARM, "neoverse-n1", "+dotprod"), 2.4, 64 << 10, 512 << 10, 0.026, 0.08, 0.15
     ),
-    # M1, a performance core: 3.2 GHz, 128 KiB, 12 MiB for four; LLVM's only model of Apple's cores is older
+    # M1, a performance core: 3.2 GHz, 128 KiB, 12 MiB for four; LLVM's only model of Apple's cores is older. Those of
+    # the M2 have the products of bytes and of bfloat16 as well
     "apple_m": PredictedMachine(
-        CpuTarget.arm64_dot(), Model(ARM, "apple-m1", "+dotprod"), 3.2, 128 << 10, 12 << 20, 0.01, 0.016, 0.02
+        CpuTarget.arm64_i8mm(), Model(ARM, "apple-m1", "+i8mm,+bf16"), 3.2, 128 << 10, 12 << 20, 0.01, 0.016, 0.02
     ),
 }
 """Machines whose rows are predicted for want of measured ones."""
@@ -88,18 +94,18 @@ class Predictor:
 
     def __init__(self, machines: Sequence[PredictedMachine], mca: str) -> None:
         """Compile the kernels that machines have code for, and ask llvm-mca for the cycles of their blocks."""
-        self._machines, target = machines, machines[0].target
-        families = [
-            one for one in FAMILIES.values() if target.lanes in one.lanes and not one.rounds and not one.priced_in
-        ]
-        self.kernels = [RepeatedKernel(one.name, width) for one in families for width in measured_widths(one)]
-        text = repeated_kernels(self.kernels, target)
+        self._machines, ablest = machines, max(machines, key=lambda one: len(one.target.extensions)).target
+        self.kernels = _kernels_of(ablest)
+        text = repeated_kernels(self.kernels, ablest)
         self._code = CountedCode(text, {kernel.symbol: (1, 3) for kernel in self.kernels})
-        known = [cycles_of(text, machine.target, machine.model, mca) for machine in machines]
+        known = [
+            cycles_of(repeated_kernels(_kernels_of(one.target), one.target), one.target, one.model, mca)
+            for one in machines
+        ]
         self._cycles = [np.array([cycles.get(block, 0.0) for block in self._code.blocks]) for cycles in known]
 
     def microseconds(self, kernel: RepeatedKernel, layer: Layer, packed: PackedLayer) -> list[float]:
-        """Return the predicted time of a kernel on a layer, on each machine."""
+        """Return the predicted time of a kernel on a layer, on each machine; 0 where it has no code for it."""
         sample = sample_of(kernel, packed)
         counts = self._code.counts(kernel.symbol, address_of(sample.tables), 1, *packed.shape)
         values, times = 4 * kernel.width * (layer.inputs + layer.outputs), list[float]()
@@ -108,8 +114,18 @@ class Predictor:
             work = FAMILIES[kernel.family].work(layer, tile)
             missed = misses(work.stream_bytes + values, machine.l1_bytes)
             far = work.stream_bytes * work.passes * missed * machine.l2_ns
-            times.append((float(counts @ cycles) / machine.gigahertz + far) / 1000)
+            can = _has_code(FAMILIES[kernel.family], machine.target)
+            times.append((float(counts @ cycles) / machine.gigahertz + far) / 1000 if can else 0.0)
         return times
+
+
+def _kernels_of(target: CpuTarget) -> list[RepeatedKernel]:
+    families = [one for one in FAMILIES.values() if _has_code(one, target) and not one.priced_in]
+    return [RepeatedKernel(one.name, width) for one in families for width in measured_widths(one)]
+
+
+def _has_code(family: KernelFamily, target: CpuTarget) -> bool:
+    return target.lanes in family.lanes and (not family.rounds or (family.rounds == "bf16" and target.has_bfloat))
 
 
 def rows_of(machines: Sequence[PredictedMachine], numbers: list[int], mca: str) -> list[tuple[MeasuredLayer, ...]]:
@@ -123,7 +139,7 @@ def rows_of(machines: Sequence[PredictedMachine], numbers: list[int], mca: str) 
             f"{one.family}@{one.width}": predictor.microseconds(one, layer, arrays) for one, arrays in packed.items()
         }
         for index, found in enumerate(rows):
-            mine = {kernel: by_machine[index] for kernel, by_machine in times.items()}
+            mine = {kernel: by_machine[index] for kernel, by_machine in times.items() if by_machine[index]}
             found.append(MeasuredLayer(number, 0, layer.panel_reads, mine))
     return [tuple(found) for found in rows]
 
@@ -135,7 +151,7 @@ def predicted_machines(
     rows = rows_of([*machines.values()], numbers, mca)
     for (name, machine), own in zip(machines.items(), rows, strict=True):
         sizes, streams = (machine.l1_bytes, machine.l2_bytes), (machine.l3_ns, machine.dram_ns)
-        yield MeasuredMachine(name, machine.target.lanes, *sizes, own, streams)
+        yield MeasuredMachine(name, machine.target.lanes, *sizes, own, streams, predicted=True)
 
 
 NUMBERS: Final = [*range(0, 784, 8), *range(1000, 1100, 8)]

@@ -7,7 +7,6 @@ rates.
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ...distributed.plans.cluster import SHARED_MEMORY, Machine
 from ...distributed.plans.plans import ROW_KINDS, PlanRequest, plan
 from ...distributed.write_parts import PartsRequest, write_parts
+from ...foundation.threads import usable_threads
 from ...models import zoo
 from ...pipeline import build
 from ...tools.console.console import console
@@ -63,7 +63,7 @@ def measure(case: PartsCase, machine: Machine, seconds: float) -> Iterator[Measu
     module = build(zoo.build(case.spec))
     for kind in ROW_KINDS:
         for ranks in RANKS:
-            share = max(1, ranks // len(os.sched_getaffinity(0)))
+            share = max(1, ranks // usable_threads())
             request = PlanRequest(ranks, kind, batch=case.samples, machine=machine.shared(share))
             yield _measured(module, request, seconds)
 

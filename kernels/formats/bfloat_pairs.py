@@ -107,4 +107,4 @@ def work(layer: Layer, tile: Tile) -> Work:
     return Work(units, 8 * steps + 12 * groups)
 
 
-FAMILY = KernelFamily("bfloat_pairs", pack, work, WIDTHS, lanes=(16,), rounds="bf16")
+FAMILY = KernelFamily("bfloat_pairs", pack, work, WIDTHS, lanes=(4, 16), rounds="bf16")

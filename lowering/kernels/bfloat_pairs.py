@@ -9,37 +9,33 @@ n steps there: read the rows' sums, do the steps, write the sums. Registers, for
     high        a16 b16 ... a31 b31                                       vpunpckhwd
     sums        + low . (wa, wb), + high . (wa, wb), one word in every lane    vdpbf16ps
 
-Sums are float32. The instruction takes denormal numbers to be 0.
+On ARM a register has 8 columns, which stand in order: bfcvtn, zip1, zip2, bfdot.
+
+Sums are float32. The instructions take denormal numbers to be 0.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from llvmlite import ir
 
-from ...kernels.byte_lookup import VECTOR
 from ...kernels.formats.bfloat_pairs import MOST_INPUTS, STEP_INPUTS, TURNS
 from ...kernels.formats.bfloat_pairs import WIDTHS as COLUMNS
+from ..cpu_target import BfloatProducts
 from ..llvm.builder import Code
 from ..llvm.flow import allocated, call, fold, loop
 from ..llvm.interleaving import interleaved
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import ALIGNMENT, BYTE, FLOAT, FLOAT_BYTES, I16, I32, I64, Bytes, Floats, Ints, Number
-from ..llvm.vectors import Arithmetic, int_constants
+from ..llvm.values import BFLOAT, BYTE, FLOAT, FLOAT_BYTES, I16, I32, I64, Bytes, Floats, Ints, Number
+from ..llvm.vectors import Arithmetic, Lanes, int_constants
 from .block_loop import BlockKernel, GroupWork, RowGroups, Vectors
+from .count_blocks import SHARE_OF_SUMS
 from .kernel_form import LinearForm
 
 BLOCK_BYTES: Final = 12
 
-LANES: Final = 16
-
-WORDS: Final = ir.VectorType(I32, LANES)
-BYTES: Final = ir.VectorType(BYTE, VECTOR)
-HALVES: Final = ir.VectorType(I16, 2 * LANES)
-FOURS: Final = ir.VectorType(I64, 8)
-
-PRODUCTS: Final = "llvm.x86.avx512bf16.dpbf16ps.512"
-ROUND: Final = "llvm.x86.avx512bf16.cvtne2ps2bf16.512"
+BFLOAT_BYTES: Final = 2
 
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
@@ -48,71 +44,92 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
     Raises:
         ValueError: the target lacks the instructions.
     """
-    if not code.target.has_bfloat:
-        raise ValueError("kernel bfloat_pairs needs a CPU with avx512_bf16")
+    products = code.target.bfloat_products
+    if products is None:
+        raise ValueError("kernel bfloat_pairs needs a CPU with avx512_bf16, or bf16 on ARM")
 
     def enter(groups: RowGroups, x: Floats, inputs: Number) -> Floats:
         lines = allocated(x, Bytes, _line_bytes(groups) * (MOST_INPUTS + 1), once=True)
-        call(_rounding(code, groups.chunk.width, groups.chunk.vectors), x, lines, inputs)
+        call(_rounding(code, products, groups.chunk.width, groups.chunk.vectors), x, lines, inputs)
         return lines.cast(Floats)
 
-    kernel = BlockKernel("bfloat_pairs", TURNS, COLUMNS[-1] // LANES, _products, STEP_INPUTS, BLOCK_BYTES, enter)
-    return kernel.emit(code, form)
+    def added(groups: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
+        return _added(products, groups, work, initial)
+
+    vectors = code.target.registers // (SHARE_OF_SUMS * TURNS)
+    return BlockKernel("bfloat_pairs", TURNS, vectors, added, STEP_INPUTS, BLOCK_BYTES, enter).emit(code, form)
 
 
 def _line_bytes(groups: RowGroups) -> int:
-    return groups.chunk.vectors * LANES * FLOAT_BYTES // 2
+    return groups.chunk.vectors * groups.lanes.width * BFLOAT_BYTES
 
 
-def _rounding(code: Code, width: int, vectors: int) -> ir.Function:
+def _rounding(code: Code, products: BfloatProducts, width: int, vectors: int) -> ir.Function:
     """Return `void (x, lines, inputs)`: a line of zeros, and one of each row of x in tiles of `width` columns."""
-    size = vectors * LANES * FLOAT_BYTES // 2
+    register = FLOAT_BYTES * products.lanes
+    size = vectors * register // 2
 
     @code.kernel(f"round_lines_w{width}_v{vectors}")
     def kernel(x: Floats, lines: Bytes, inputs: Number) -> None:
-        builder, lanes = x.builder, code.lanes(x, LANES)
-        for part in range(0, size, VECTOR):
-            lines.after(part).store(ir.Constant(WORDS, 0), ALIGNMENT)
-        order = int_constants([0, 4, 1, 5, 2, 6, 3, 7])
+        lanes = code.lanes(x, products.lanes)
+        for part in range(0, size, register):
+            lines.after(part).store(ir.Constant(ir.VectorType(I32, products.lanes), 0), register)
         with loop(inputs) as row:
             source = x.at(row * width)
             line = lines.after((row + 1) * size)
-            # two vectors of columns are rounded into one, in quarters that stand in turns
-            for part in range(size // VECTOR):
-                low, high = (lanes.load(source.at(LANES * (2 * part + half)), VECTOR) for half in (0, 1))
-                fours = builder.bitcast(call_intrinsic(builder, ROUND, HALVES, [high, low]), FOURS)
-                made = builder.shuffle_vector(fours, fours, order)
-                line.after(VECTOR * part).store(made, ALIGNMENT)
+            for part in range(size // register):
+                low, high = (lanes.load(source.at(products.lanes * (2 * part + half)), register) for half in (0, 1))
+                line.after(register * part).store(_rounded(lanes, products, low, high), register)
 
     return kernel
 
 
+def _rounded(lanes: Lanes, products: BfloatProducts, low: ir.Value, high: ir.Value) -> ir.Value:
+    """Return two vectors of columns rounded into one, whose quarters stand in turns where there are several."""
+    builder, count = lanes.builder, 2 * products.lanes
+    if not products.round_two:
+        both = builder.shuffle_vector(low, high, int_constants(range(count)))
+        return builder.fptrunc(both, ir.VectorType(BFLOAT, count))
+    halves = call_intrinsic(builder, products.round_two, ir.VectorType(I16, count), [high, low])
+    fours = builder.bitcast(halves, ir.VectorType(I64, count // 4))
+    return builder.shuffle_vector(fours, fours, int_constants([0, 4, 1, 5, 2, 6, 3, 7]))
+
+
+@dataclass(frozen=True)
 class BfloatPairs(Arithmetic):
     """Sums of floats; a factor and a lane of other vectors are two bfloats in a word."""
+
+    products: BfloatProducts
 
     @property
     def vector(self) -> ir.VectorType:
         """The type of a vector of sums."""
         return ir.VectorType(FLOAT, self.width)
 
+    @property
+    def _bytes(self) -> ir.VectorType:
+        return ir.VectorType(BYTE, self.size)
+
     def multiplied(self, total: ir.Value, vector: ir.Value, factor: ir.Value) -> ir.Value:
         """Return sums and the products of both."""
-        return call_intrinsic(self.builder, PRODUCTS, self.vector, [total, vector, factor])
+        kind = self._bytes if self.products.takes_bytes else ir.VectorType(I32, self.width)
+        pair = [self.builder.bitcast(one, kind) for one in (vector, factor)]
+        return call_intrinsic(self.builder, self.products.name, self.vector, [total, *pair])
 
     def met(self, lines: Sequence[Bytes], vectors: int) -> Iterator[ir.Value]:
         """Yield vectors of the columns of one input next to those of another one."""
         for part in range(vectors // 2):
-            one, other = (line.after(VECTOR * part).load(BYTES, ALIGNMENT) for line in lines)
+            one, other = (line.after(self.size * part).load(self._bytes, self.size) for line in lines)
             for high in (False, True):
-                yield self.builder.bitcast(interleaved(self.builder, one, other, 2, high), WORDS)
+                yield interleaved(self.builder, one, other, BFLOAT_BYTES, high)
 
 
-def _products(groups: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
+def _added(products: BfloatProducts, groups: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:
     """Return the sums after `work.count` steps of each row."""
-    pairs, vectors = BfloatPairs(work.x.builder, LANES), groups.chunk.vectors
+    pairs, vectors = BfloatPairs(work.x.builder, products.lanes, products), groups.chunk.vectors
     lines, weights = work.x.cast(Bytes), work.weights.cast(Ints)
     # offsets are for tiles of the widest kind
-    unit = 8 * LANES * vectors // COLUMNS[-1]
+    unit = 8 * products.lanes * vectors // COLUMNS[-1]
 
     def step(index: Number, sums: Vectors) -> Vectors:
         words = index * TURNS

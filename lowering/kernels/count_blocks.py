@@ -24,13 +24,14 @@ from ..llvm.values import FLOAT_BYTES, I32, Ints
 from .block_loop import BlockKernel, GroupWork, RowGroups, Vectors
 from .kernel_form import LinearForm
 
-MOST_VECTORS: Final = 4
-"""Vectors of columns a row has at once: the sums of two rows, a weight and an operand fit 16 registers."""
+SHARE_OF_SUMS: Final = 2
+"""The share of registers that the sums of a group's rows take: weights and operands fit the rest."""
 
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
     """Return the kernel for tiles of `form.width` columns, see `BlockKernel`."""
-    return BlockKernel("count_blocks", ROWS, MOST_VECTORS, _products).emit(code, form)
+    vectors = code.target.registers // (SHARE_OF_SUMS * ROWS)
+    return BlockKernel("count_blocks", ROWS, vectors, _products).emit(code, form)
 
 
 def _products(pairs: RowGroups, work: GroupWork, initial: Vectors) -> Vectors:

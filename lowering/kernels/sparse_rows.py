@@ -17,10 +17,8 @@ from llvmlite import ir
 from ..llvm.builder import Code, column_chunks
 from ..llvm.flow import fold, loop
 from ..llvm.values import Floats, Ints, Longs, Number
+from .count_blocks import SHARE_OF_SUMS
 from .kernel_form import LinearForm, activated
-
-MOST_SUMS = 8
-"""Vectors of sums held at once: they and an operand must fit the 16 registers of AVX2 and SSE."""
 
 
 def emit(code: Code, form: LinearForm) -> ir.Function:
@@ -31,7 +29,7 @@ def emit(code: Code, form: LinearForm) -> ir.Function:
         x: Floats, y: Floats, pointers: Longs, inputs: Ints, weights: Floats, bias: Floats, _: Number, outputs: Number
     ) -> None:
         lanes = code.lanes(x, code.column_lanes(form.width))
-        for first, vectors in column_chunks(form.width, lanes.width, MOST_SUMS):
+        for first, vectors in column_chunks(form.width, lanes.width, code.target.registers // SHARE_OF_SUMS):
             with loop(outputs) as row:
 
                 def step(at: Number, sums: Sequence[ir.Value], first: int = first) -> list[ir.Value]:

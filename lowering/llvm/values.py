@@ -17,6 +17,20 @@ from llvmlite import ir
 
 from .intrinsics import intrinsic
 
+
+class BfloatType(ir.Type):
+    """The type of a bfloat16, which llvmlite lacks."""
+
+    def __str__(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, BfloatType)
+
+    def __hash__(self) -> int:
+        return hash(BfloatType)
+
+
 POINTER = ir.PointerType()
 I1 = ir.IntType(1)
 BYTE = ir.IntType(8)
@@ -24,6 +38,7 @@ I16 = ir.IntType(16)
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 FLOAT = ir.FloatType()
+BFLOAT = BfloatType()
 VOID = ir.VoidType()
 NULL = ir.Constant(POINTER, None)
 

@@ -84,7 +84,7 @@ def level_target(level: str, architecture: str = "x86_64") -> CpuTarget:
     levels = TARGETS[architecture]
     if level not in levels:
         raise ValueError(f"level: expected one of {', '.join(levels)}, got {level!r}")
-    return levels[level].target()
+    return levels[level].target().on_linux
 
 
 def code_of_levels(compiled: Callable[[CpuTarget], Artefact], architecture: str = "") -> dict[str, Artefact]:
@@ -94,7 +94,7 @@ def code_of_levels(compiled: Callable[[CpuTarget], Artefact], architecture: str 
     for name, level in TARGETS[library_architecture(architecture).name].items():
         if level.formats and not level.formats & formats:
             continue
-        target = level.target()
+        target = level.target().on_linux
         made = compiled(target)
         formats |= {layer.format for layer in made.program.report}
         below = [one for one in found.values() if one.program.target.extensions <= target.extensions]

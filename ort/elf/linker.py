@@ -44,7 +44,7 @@ from .object_file import (
 
 def generic_object(llvm_ir: str, architecture: Architecture) -> bytes:
     """Return the object file of a module, for any CPU of an architecture."""
-    return emit_object(llvm_ir, CpuTarget.generic(architecture.name))
+    return emit_object(llvm_ir, CpuTarget.generic(architecture.name).on_linux)
 
 
 def library_architecture(name: str = "") -> Architecture:

@@ -3,10 +3,21 @@
 import atexit
 import ctypes
 import os
+import platform
 import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+from ...lowering.architectures import LINUX
+
+NOT_LOADED: Final = "libraries of redpebble load on Linux alone; redpebble.compile runs models without onnxruntime"
+
+
+def loads_libraries() -> bool:
+    """Return whether this system loads libraries of ours, which are ELF."""
+    return platform.system() == LINUX
 
 
 def loaded(image: bytes, name: str) -> Path:
@@ -18,6 +29,8 @@ def loaded(image: bytes, name: str) -> Path:
     Raises:
         OSError: the library cannot be loaded.
     """
+    if not loads_libraries():
+        raise OSError(NOT_LOADED)
     with suppress(AttributeError, OSError):
         path = Path(f"/proc/self/fd/{_sealed_memory(image, name)}")
         ctypes.CDLL(str(path))

@@ -32,7 +32,8 @@ from ...dialect.ops.quantized_layers import BFLOAT
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.provenance import node_name
 from ...foundation.bfloat import rounded_to_bfloat
-from ...kernels.machine import DEFAULT_PRICES, Machine
+from ...kernels.machine import Machine, MachineOptions
+from ...kernels.measured.neighbours import Examples
 from ...kernels.tile_widths import PIXELS, WIDTHS, time_of_rows
 from ...sparse.csr import CscMatrix
 from ..analysis.block_choices import LayerTimes, with_blocks
@@ -47,26 +48,24 @@ ROUNDED: Final = "pebble.rounded"
 WORTH_ROUNDING: Final = 0.9
 """Time of a rounded layer over that of the layer as it was, below which it is rounded: bits are lost for good."""
 
+NO_INSTRUCTIONS: Final = "this CPU has no instructions for it (avx512_bf16, or bf16 on ARM)"
+
 
 @dataclass(frozen=True)
-class RoundLayers(ModulePass):
+class RoundLayers(MachineOptions, ModulePass):
     """Round the layers of sparse networks that gain by it."""
 
     name = "pebble-round-layers"
 
     rows: int = 0
     """The rows that layers get at once, 0 for tiles of the widest kind."""
-    prices: str = DEFAULT_PRICES
-    """The machine in `kernels/prices.py` whose prices count."""
-    bfloat: bool = Machine.bfloat
-    """Whether the machine has instructions for products of bfloat16."""
     obstacle: str = ""
     """The reason why no layer can be rounded; empty where there is none."""
 
     @staticmethod
     def on(machine: Machine, rows: int, obstacle: str = "") -> "RoundLayers":
         """Return the pass for a machine."""
-        return RoundLayers(rows, machine.prices, machine.bfloat, obstacle)
+        return RoundLayers(**RoundLayers.numbers(machine), rows=rows, obstacle=obstacle)
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
@@ -74,7 +73,7 @@ class RoundLayers(ModulePass):
             raise PassFailedException(f"{self.name}: expected rows of 0 or more, got {self.rows}")
         networks = [one for one in op.walk() if isinstance(one, SparseNetworkOp)]
         layers = [one for network in networks for one in network.walk() if _is_sparse(one)]
-        obstacle = self.obstacle or ("" if self.bfloat else "this CPU has no instructions for it (avx512_bf16)")
+        obstacle = self.obstacle or ("" if self.bfloat else NO_INSTRUCTIONS)
         left = [obstacle] * bool(obstacle) or [text for layer in layers if (text := self._left(layer))]
         count = 0 if obstacle else len(layers) - len(left)
         some = f"{count} of {len(layers)} sparse layers compute with bfloat16"
@@ -85,7 +84,8 @@ class RoundLayers(ModulePass):
         """Round a layer that gains; return the reason why another one is left as it is."""
         assert isinstance(op.weight.owner, SparseConstantOp)
         (layer,) = layers_of([op.weight])
-        machine, rows, unit = Machine(prices=self.prices, bfloat=True), self.rows or WIDTHS[-1], "rows"
+        # no kernel that rounds was measured on the examples: they would correct the others alone
+        machine, rows, unit = replace(self.machine, examples=Examples()), self.rows or WIDTHS[-1], "rows"
         if isinstance(op, Conv2dOp):
             rows, unit = PIXELS, "pixels"
         _, before = with_blocks(layer, {}, machine, {})

@@ -52,7 +52,7 @@ def changed_since(files: Mapping[str, str], begun: int) -> bool:
 def cache_key(model_digest: bytes, target: CpuTarget, options: str) -> str:
     """Return the name under which the network of a model, a target and compiler options is kept."""
     digest = hashlib.sha256(compiler_fingerprint())
-    words = target.architecture_name, target.cpu, target.features, options
+    words = target.architecture_name, target.cpu, target.features, target.triple, options
     for part in (model_digest, *(word.encode() for word in words)):
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()[:40]

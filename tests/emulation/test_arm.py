@@ -1,13 +1,10 @@
 """Code for 64-bit ARM: what LLVM makes of each kind of network, and its results under qemu beside x86's."""
 
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from redpebble.driver.compiler import optimized
 from redpebble.export.save_model import save_model
@@ -25,20 +22,14 @@ from redpebble.tuning.measure_kernels import Tuning
 from redpebble.verification.feeds import inputs_for
 from redpebble.verification.oracle import Oracle
 from tests.emulation.arm_program import calls_in
-from tests.emulation.arm_root import READY, REPOSITORY, emulated
+from tests.emulation.on_arm import TARGETS, Arrays, Feeds, assert_alike, count, needs_qemu, on_arm, save_calls
 from tests.lowering.networks_of_every_kind import KINDS, MORE_IMAGES, Example
 from tests.support.command_line import exit_code
 
-Arrays = Sequence[NDArray[Any]]
-Feeds = Mapping[str, NDArray[Any]]
-
-TARGETS = {"arm64": CpuTarget.arm64, "dotprod": CpuTarget.arm64_dot, "i8mm": CpuTarget.arm64_i8mm}
 EVERY_KIND = KINDS | MORE_IMAGES
 
 IN_SECONDS = ("row_panels", "attention", "quantized layers", "floats squares 16x16")
 """Kinds whose code is made in the default suite."""
-
-needs_qemu = pytest.mark.skipif(not READY.exists(), reason="needs qemu and a root of ARM: `make test-arm` sets them up")
 
 
 def artefact(kind: str, target: CpuTarget) -> tuple[Artefact, Example]:
@@ -75,30 +66,6 @@ def test_what_would_run_code_of_arm_here_is_refused(
     assert "expected a CPU with aarch64, got" in capfd.readouterr().err
 
 
-def save_calls(file: Path, calls: Sequence[Feeds]) -> None:
-    arrays = {f"{number}/{name}": array for number, feeds in enumerate(calls) for name, array in feeds.items()}
-    np.savez(file, **arrays)  # pyright: ignore[reportArgumentType] - its flags are no arrays
-
-
-def on_arm(folder: Path, cpu: str = "max", threads: int = 1) -> None:
-    """Run all networks of a folder on ARM, in one process."""
-    program = REPOSITORY / "tests" / "emulation" / "arm_program.py"
-    variables = {"PYTHONPATH": str(REPOSITORY / "build" / "named"), "REDPEBBLE_CACHE": str(folder / "cache")}
-    done = subprocess.run(
-        emulated(program, folder, threads, cpu=cpu, **variables), capture_output=True, text=True, check=False
-    )
-    assert done.stdout.strip() == "aarch64", done.stderr
-
-
-def assert_alike(found: Arrays, expected: Arrays, what: str) -> None:
-    for one, right in zip(found, expected, strict=True):
-        assert (one.shape, one.dtype) == (right.shape, right.dtype), what
-        if right.dtype.kind in "iub":
-            assert np.array_equal(one, right), what
-        else:
-            np.testing.assert_allclose(one, right, rtol=2e-5, atol=2e-5, err_msg=what)
-
-
 @needs_qemu
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
@@ -128,6 +95,7 @@ def assert_alike_on_arm(kinds: Sequence[str], target: str, tmp_path: Path) -> No
     for kind, right in expected.items():
         for number, found in enumerate(calls_in(tmp_path / f"{kind.replace(' ', '-')}.out.npz")):
             assert_alike(list(found.values()), right[number], f"{kind}, call {number}")
+        count(kind, target, len(right))
 
 
 def with_strange_numbers(feeds: Feeds) -> list[Feeds]:
@@ -170,3 +138,4 @@ def test_onnxruntime_on_arm_loads_a_library_made_here(cpu: str, threads: int, tm
     for name, right in expected.items():
         for number, found in enumerate(calls_in(tmp_path / f"{name}.out.npz")):
             assert_alike(list(found.values()), right[number], f"{name}, call {number}")
+        count("models in onnxruntime", cpu, len(right))

@@ -6,10 +6,14 @@ from xdsl.dialects.builtin import ModuleOp
 
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
-from redpebble.lowering.kernels.bfloat_pairs import PRODUCTS, ROUND
 from redpebble.runtime.jit import host_target
 from redpebble.runtime.network import Network
 from tests.support.lowering_modules import object_of
+
+INSTRUCTIONS: Final = CpuTarget.zen4().bfloat_products
+assert INSTRUCTIONS is not None
+PRODUCTS: Final = INSTRUCTIONS.name
+ROUND: Final = INSTRUCTIONS.round_two
 
 
 def _vector(text: str) -> str:

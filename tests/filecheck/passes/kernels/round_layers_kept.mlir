@@ -2,7 +2,7 @@
 // RUN: xdsl-opt %s -p "pebble-round-layers{prices=zen5 rows=128}" | filecheck %s --check-prefix WITHOUT
 
 // CHECK: pebble.rounded = "0 of 1 sparse layers compute with bfloat16; fc (128 -> 64) would take 1.00 of its time for 1 rows"
-// WITHOUT: pebble.rounded = "0 of 1 sparse layers compute with bfloat16; this CPU has no instructions for it (avx512_bf16)"
+// WITHOUT: pebble.rounded = "0 of 1 sparse layers compute with bfloat16; this CPU has no instructions for it (avx512_bf16, or bf16 on ARM)"
 // Kernels of few rows know floats alone; one outside of a network is nobody's to round.
 // CHECK-LABEL: @few_rows
 func.func @few_rows(%x: tensor<?x128xf32>) -> (tensor<?x64xf32>, tensor<?x64xf32>) {
