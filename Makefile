@@ -50,7 +50,9 @@ test-slow: $(VENV)/installed ## the tests that take minutes
 
 test-arm: $(VENV)/installed build/named/redpebble ## download an ARM with Python and qemu (1.2 GB), and run code there
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.emulation.arm_root
+	@rm -f build/arm64/cases.jsonl
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow or not slow' tests/emulation
+	$(BIN)/python -m tests.emulation.cases
 
 wheel-test: $(VENV)/installed ## build the wheel, and use it in a clean environment of each Python found
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow or not slow' tests/test_packaging.py

@@ -107,6 +107,7 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
             Capability("dotprod", AT_HWCAP, 20),
             Capability("i8mm", AT_HWCAP2, 13),
             Capability("bf16", AT_HWCAP2, 14),
+            Capability("sve2", AT_HWCAP2, 1),
         ),
     ),
 }

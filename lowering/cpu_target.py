@@ -132,6 +132,11 @@ class CpuTarget:
         return cls.from_features("generic", f"{cls.arm64_dot().features},+i8mm,+bf16", "aarch64")
 
     @classmethod
+    def arm64_sve2(cls) -> "CpuTarget":
+        """Return the same with SVE2: code of this process has it where a CPU does, libraries have no level of it."""
+        return cls.from_features("generic", f"{cls.arm64_i8mm().features},+sve2", "aarch64")
+
+    @classmethod
     def generic(cls, architecture_name: str = "") -> "CpuTarget":
         """Return the least CPU of an architecture, the host's by default: SSE2 on x86-64, NEON on ARM."""
         least = architecture_of(architecture_name or host_name())

@@ -1,5 +1,6 @@
 """What is downloaded is whole, states what it needs, and works with the oldest versions that it accepts."""
 
+import json
 import os
 import re
 import shutil
@@ -67,6 +68,28 @@ def copy_of_the_sources(folder: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes((ROOT / name).read_bytes())
     return folder
+
+
+SYSTEMS = {
+    "macosx": ("11_0", "12_0", "13_0", "14_0"),
+    "manylinux": ("2014", "_2_17", "_2_26", "_2_27", "_2_28"),
+}
+"""Systems on 64-bit ARM, and the kinds of wheels that they take."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_dependency_has_a_wheel_for_arm(system: str, tmp_path: Path) -> None:
+    machine = "arm64" if system == "macosx" else "aarch64"
+    kinds = [f"{system}{'_' if system == 'macosx' else ''}{one}_{machine}" for one in SYSTEMS[system]]
+    platforms = [word for kind in kinds for word in ("--platform", kind)]
+    words = ["--dry-run", "--ignore-installed", "--only-binary=:all:", "--python-version", "3.13", *platforms]
+    report = tmp_path / "report.json"
+    command = ["pip", "install", "-q", *words, "--target", str(tmp_path), "--report", str(report)]
+    subprocess.run([sys.executable, "-m", *command, *PROJECT["dependencies"]], check=True)
+    wheels = [one["download_info"]["url"].rsplit("/", 1)[1] for one in json.loads(report.read_text())["install"]]
+    assert {name_of(one) for one in wheels} >= {name_of(one).replace("-", "_") for one in PROJECT["dependencies"]}
+    assert not [one for one in wheels if "x86" in one]
 
 
 @pytest.mark.slow

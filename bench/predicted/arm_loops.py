@@ -30,6 +30,7 @@ from ...dialect.ops.quantized_layers import QuantizedLayer
 from ...dialect.symbolic_sizes import DIMS, NAME
 from ...dialect.tensors import DYNAMIC, f32_tensor
 from ...kernels.byte_times import LOOKUP, QUADS, SCATTERED, SHARED
+from ...kernels.formats import bfloat_pairs, count_blocks
 from ...lowering.cpu_target import CpuTarget
 from ...lowering.driver import lower
 from ...lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
@@ -102,7 +103,8 @@ class Loop(NamedTuple):
 def layer_of_bytes(family: str) -> ModuleOp:
     """Return a layer of 96 inputs and 48 outputs on codes, which a kernel computes from 33 rows on."""
     rng, codes = np.random.default_rng(0), CodesAttr("u8", 0.02, 128)
-    weight = 7 * (rng.random((96, 48)) < 0.2).astype(np.float32)
+    weight = np.full((96, 48), 7, np.float32)
+    weight[rng.random(weight.shape) < 0.8] = 0
     block = Block(arg_types=[f32_tensor((DYNAMIC, len(weight)))])
     constants = [SparseConstantOp(CscMatrix.from_dense(weight))]
     rows = [ConstantOp(np.ones(weight.shape[1], np.float32)) for _ in range(2)]
@@ -164,7 +166,7 @@ def emitted_loops() -> Iterator[Emitted]:
         for instruction, target in TARGETS.items():
             functions = "quantized" if family == LOOKUP else "quads|scattered"
             yield Emitted(f"{kind}, `{instruction}`", lower(layer_of_bytes(family), target).llvm_ir, target, functions)
-    for family, instruction in (("count_blocks", "fmla"), ("bfloat_pairs", "bfdot")):
+    for family, instruction in ((count_blocks.FAMILY.name, "fmla"), (bfloat_pairs.FAMILY.name, "bfdot")):
         target = TARGETS["usdot"]
         kernel = RepeatedKernel(family, 64)
         yield Emitted(f"`{family}`, `{instruction}`", repeated_kernels([kernel], target), target)

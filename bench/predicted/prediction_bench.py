@@ -1,6 +1,6 @@
 """The worth of predicted prices where the truth is known: x86 machines that were measured, by the same method.
 
-    python -m redpebble.bench.predicted.prediction_bench [--mca llvm-mca-22]
+    python -m redpebble.bench.predicted.prediction_bench [--mca llvm-mca-22] [--write]
 
 prints for each machine what times are over the predicted ones, the median (a clock that was another one), the median
 error beside that, and the regret: the time of the kernel that predicted prices choose over that of the fastest one, the
@@ -9,7 +9,8 @@ those of the other measured machines, stand beside it.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, NamedTuple
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import typer
@@ -19,11 +20,25 @@ from ...kernels.machine import Machine
 from ...kernels.prediction import stream_of
 from ...kernels.prices import PRICES
 from ...kernels.work import Layer, Tile
-from ...tools.console.console import console
 from ..fit_prices import fitted, with_streams
-from ..measured_layers import DATA, MeasuredLayer, read_rows
+from ..measured_layers import DATA, PREDICTED, MeasuredLayer, read_rows
+from ..results.page_tables import PageTable, Write
 from ..transfer_bench import ratios_of
 from .predict_rows import CHECKS, NUMBERS, Mca, predicted_machines
+
+WORTH: Final = PageTable(
+    "predicted against measured",
+    (
+        "machine",
+        "times measured over predicted, median",
+        "median error beside that",
+        "regret of predicted prices",
+        "of fitted prices",
+        "of the best other machine's",
+    ),
+    Path("docs/arm.md"),
+    of_machine=False,
+)
 
 
 class Check(NamedTuple):
@@ -53,7 +68,7 @@ def checked(name: str, mca: str, step: int) -> Check:
     )
     factor = float(np.median(ratios))
     others = {other: by_lanes[measured.lanes] for other, by_lanes in PRICES.items() if measured.lanes in by_lanes}
-    regrets = {"predicted": regret(layers, prices, machine)}
+    regrets = {PREDICTED: regret(layers, prices, machine)}
     regrets |= {other: regret(layers, own, machine) for other, own in others.items()}
     return Check(name, factor, float(np.median(np.abs(np.log(ratios / factor)))), regrets)
 
@@ -85,14 +100,18 @@ def regret(layers: tuple[MeasuredLayer, ...], prices: Mapping[str, tuple[float, 
 def main(
     mca: Mca = "llvm-mca-22",
     step: Annotated[int, typer.Option(help="Take every so many layers.")] = 4,
+    *,
+    write: Write = False,
 ) -> None:
     """Print a row of a table for each machine."""
-    console.print("| machine | measured over predicted | median error | regret by prices of |")
-    console.print("|---|---|---|---|")
-    for name in CHECKS:
-        one = checked(name, mca, step)
-        regrets = ", ".join(f"{whose}: {100 * (value - 1):.1f} %" for whose, value in one.regrets.items())
-        console.print(f"| {one.machine} | {one.factor:.2f} | {100 * one.error:.0f} % | {regrets} |", highlight=False)
+    with WORTH.rows(write=write) as add:
+        for name in CHECKS:
+            one = checked(name, mca, step)
+            fitted_to = name.rpartition("-")[0]
+            own = (one.regrets[PREDICTED], one.regrets[fitted_to])
+            others = min(value for whose, value in one.regrets.items() if whose not in (PREDICTED, fitted_to))
+            regrets = (f"{100 * (value - 1):.1f} %" for value in (*own, others))
+            add(name, f"{one.factor:.2f}", f"{100 * one.error:.0f} %", *regrets)
 
 
 if __name__ == "__main__":

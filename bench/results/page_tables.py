@@ -57,7 +57,7 @@ class PageTable:
         printed = PrintedRows(*self.heads, *more)
         yield printed.add
         if write:
-            self.write([_origin(), "", *printed.lines])
+            self.write([_origin() if self.of_machine else _command(), "", *printed.lines])
 
     def write(self, lines: Sequence[str], cpu: str = "") -> None:
         """Put lines into the page, in the place of what it has of a kind of CPU, this one unless told otherwise.
@@ -129,7 +129,13 @@ def ratio_text(ratio: float) -> str:
 
 def _origin() -> str:
     """Return the machine and the command in a line."""
-    machine, spec = describe_machine(), sys.modules["__main__"].__spec__
+    machine = describe_machine()
+    return f"{machine['model']} ({machine['cpu']}), onnxruntime {onnxruntime.__version__}: {_command()}"
+
+
+def _command() -> str:
+    """Return the command of this process."""
+    spec = sys.modules["__main__"].__spec__
     words = [word for word in sys.argv[1:] if word != "--write"]
     command = f"python -m {'' if spec is None else spec.name} {shlex.join(words)}".rstrip()
-    return f"{machine['model']} ({machine['cpu']}), onnxruntime {onnxruntime.__version__}: `{command}`"
+    return f"`{command}`"

@@ -16,7 +16,12 @@ from tests.emulation.arm_root import FOLDER, READY, REPOSITORY, emulated
 Arrays = Sequence[NDArray[Any]]
 Feeds = Mapping[str, NDArray[Any]]
 
-TARGETS: Final = {"arm64": CpuTarget.arm64, "dotprod": CpuTarget.arm64_dot, "i8mm": CpuTarget.arm64_i8mm}
+TARGETS: Final = {
+    "arm64": CpuTarget.arm64,
+    "dotprod": CpuTarget.arm64_dot,
+    "i8mm": CpuTarget.arm64_i8mm,
+    "sve2": CpuTarget.arm64_sve2,
+}
 
 CASES: Final = FOLDER / "cases.jsonl"
 """A line for each kind of code and target: the calls that gave the right results."""

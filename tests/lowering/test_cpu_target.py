@@ -106,6 +106,7 @@ def test_the_system_tells_of_products_of_bytes_on_arm(tmp_path: Path) -> None:
         (dot, dot, ("dotprod",)),
         (more, 0, ()),
         (dot, more, ("dotprod", "i8mm", "bf16")),
+        (dot, more | 1 << 1, ("dotprod", "i8mm", "bf16", "sve2")),
         (0, 1 << 13, ("i8mm",)),
     ):
         told.write_bytes(struct.pack("<8Q", 6, 4096, 16, first, 26, second, 0, 0))
