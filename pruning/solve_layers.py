@@ -89,6 +89,8 @@ class LayerSolver:
     ) -> tuple[Array, Array | None]:
         sparsity = Sparsity(self.structure, density)
         if self.grid is None or not layer.takes_codes:
-            return self.method.solve(target, hessian, sparsity), None
+            found = self.method.solve(target, hessian, sparsity)
+            # products with denormals would take a hundred times as long
+            return np.where(np.abs(found) < np.finfo(np.float32).tiny, np.float32(0), found), None
         found = self.method.codes(target, hessian, sparsity, self.grid)
         return found.weight, found.scales

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..sparsifiers import without_denormals
 from .nodes import Node
 from .rounding import RANGES, Rounding, expanded
 
@@ -46,7 +47,7 @@ class StoredWeight:
 
     def stored(self, values: Tensor) -> Array:
         """Return the constant for other values."""
-        found = values if self.rounding is None else self.rounding.codes(values)
+        found = without_denormals(values) if self.rounding is None else self.rounding.codes(values)
         return self.pack(found.detach().cpu())
 
 

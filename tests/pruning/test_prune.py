@@ -88,6 +88,20 @@ def test_it_loses_less_than_zeros_alone_and_than_layers_that_know_nothing_of_eac
         assert prune(model, data, sparsity=0.75, rows=16, keep=["deep"], method=method).report.loss > fifth.report.loss
 
 
+@pytest.mark.parametrize("method", ["magnitude", "admm"])
+def test_a_pruned_weight_has_no_denormals(method: str, data: Feeds) -> None:
+    """They would take a hundred times as long as other numbers."""
+    model = branched_network()
+    for name in ("wl", "wr"):
+        value = model.graph.initializers[name].const_value
+        assert value is not None
+        weight = value.numpy().copy()
+        weight[::2, ::3] *= np.float32(1e-38)
+        model.graph.initializers[name].const_value = ir.tensor(weight, name=name)
+    for weight in weights_of(prune(model, data, sparsity=0.1, rows=16, keep=["deep"], method=method).model).values():
+        assert not ((abs(weight) > 0) & (abs(weight) < np.finfo(np.float32).tiny)).any()
+
+
 def test_structures_and_methods_of_ones_own_are_taken_by_name_or_as_they_are(model: ir.Model, data: Feeds) -> None:
     def every_other(scores: Scores, density: float) -> Mask:
         mask = np.zeros(scores.shape, dtype=np.bool_)

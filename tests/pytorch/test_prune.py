@@ -289,3 +289,17 @@ def test_weights_that_training_moves_towards_zero_go_first() -> None:
     assert kept[48:].mean() > 0.9 > 0.1 > kept[:48].mean()
     with pytest.raises(ValueError, match="movement: expected a schedule of 2 steps or more, and between that trains"):
         pytorch.prune(module, sparsity=0.6, method="movement")
+
+
+@pytest.mark.parametrize("method", ["magnitude", "wanda", "obs", "sparsegpt", "admm"])
+def test_a_pruned_weight_has_no_denormals(method: str) -> None:
+    """They would take a hundred times as long as other numbers; weights of dead inputs are such."""
+    torch.manual_seed(0)
+    module, x = torch.nn.Linear(96, 64), torch.randn(400, 96)
+    with torch.no_grad():
+        module.weight[:, :20] *= 1e-38
+    x[:, :20] = 0
+    pytorch.prune(module, [x], sparsity=0.05, method=method)
+    weight = module.weight.detach().abs()
+    assert not bool(((weight > 0) & (weight < torch.finfo(torch.float32).tiny)).any())
+    assert bool((weight[:, 20:] > 0).all())
