@@ -19,11 +19,14 @@ from ..lowering.kernels.kernel_form import OUTPUT_PADDING, layer_weights
 from ..lowering.kernels.table import ChosenKernel, kernel_at
 from ..lowering.kernels.timed_kernels import RepeatedKernel, repeated_kernels
 from ..lowering.llvm.call_tables import VECTOR_ROOM
+from ..options import Options
 from ..passes.analysis.weights import weight_of
 from ..pipeline import build
 from ..runtime.jit import MachineCode, emit_object, host_target, load_object
 from ..runtime.memory import address_of, aligned_bytes, aligned_copy
+from ..runtime.store.cache import default_folder
 from ..sparse.csr import CscMatrix
+from ..tuning.measure_kernels import Tuning
 from ..verification.measuring import Call
 
 Floats = NDArray[np.float32]
@@ -56,11 +59,11 @@ class Tiles(NamedTuple):
 
 
 class OurKernel:
-    """The kernels that the compiler chose for the only layer of a model, and the layer as they read it."""
+    """The kernels that are chosen on this machine for the only layer of a model, and the layer as they read it."""
 
     def __init__(self, model: Path) -> None:
         """Choose kernels for the layer of `model`."""
-        module = build(model)
+        module = build(model, Options(tuning=Tuning.predicted(host_target(), default_folder())))
         (self._layer,) = [op for op in module.walk() if isinstance(op, LinearOp)]
         (tile,) = [op for op in module.walk() if isinstance(op, TileOp)]
         self._module = module

@@ -24,7 +24,7 @@ BYTE_WIDTHS: Final = (1, 8, BYTE_ROWS)
 """Rows of codes for which there are times; code takes any number of them."""
 
 REPLACING: Final = 48
-"""The width that is there in place of a wider one: three vectors of 16 floats, as panels of eight rows like best."""
+"""Three vectors of 16 floats: in place of a wider tile where panels of eight rows like it best, else beside it."""
 
 ANY_ROWS_WIDTHS: Final = (2, 3, 4, 5, 6, 9, 12, 20, 24, 36, 40, 56, 72, 96, 108, 144)
 """Further tile widths, for kernels that compute as many columns as there are rows."""

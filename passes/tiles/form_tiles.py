@@ -210,7 +210,9 @@ def worthwhile_widths(ops: Sequence[Operation]) -> tuple[int, ...]:
     further = [
         width
         for width in TILE_WIDTHS
-        if rows_at(kernels, width) or all(takes_any_rows(kernel.family_at(width)) for kernel in kernels)
+        if width == REPLACING
+        or rows_at(kernels, width)
+        or all(takes_any_rows(kernel.family_at(width)) for kernel in kernels)
     ]
     return _with_further(kept, {width: _column_us(kernels, boundary, width) for width in (*kept, *further)})
 
