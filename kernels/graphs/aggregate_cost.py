@@ -24,7 +24,11 @@ class SumPrices(NamedTuple):
 
 
 SUM_PRICES: Final[Mapping[str, SumPrices]] = MappingProxyType(
-    {"cascade_lake": SumPrices(1.0, 1.6, 1.3), "zen5": SumPrices(0.35, 0.4, 1.0)}
+    {
+        "cascade_lake": SumPrices(1.0, 1.6, 1.3),
+        "emerald_rapids": SumPrices(1.1, 0.65, 1.0),
+        "zen5": SumPrices(0.35, 0.4, 1.0),
+    }
 )
 """Prices by the names of `kernels/prices.py`: fitted to sums of 16 to 256 features over 1000 to 100 000 nodes."""
 
