@@ -5,6 +5,8 @@ numba is imported when the first of them is called: it takes 0.6 s of CPU, and m
 
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
+from threading import Thread
+from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 Parameters = ParamSpec("Parameters")
@@ -12,12 +14,48 @@ Result = TypeVar("Result")
 
 
 def compiled_loop(*, fastmath: bool = False) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """Return a decorator that compiles a function without array allocations when it is first called."""
+    """Return a decorator that compiles a function without array allocations when it is first called.
+
+    Numbers that one loop passes to another are 64 bits wide, so that each loop is compiled once.
+    """
 
     def deferred(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         return _DeferredLoop(function, fastmath=fastmath)
 
     return deferred
+
+
+def is_ready(
+    loop: Callable[Parameters, object],
+    is_late: Callable[[], bool],
+    *arguments: Parameters.args,
+    **by_name: Parameters.kwargs,
+) -> bool:
+    """Whether a loop is compiled for such arguments, if need be now; it is not called.
+
+    Once it is late nothing is compiled, and what is being compiled is no longer waited for. It cannot be stopped: it
+    goes on in a thread that ends with the process, and until then no other loop can be compiled. What is ready by then
+    is kept for the next process.
+
+    Raises:
+        TypeError: it is no compiled loop.
+    """
+    if not isinstance(loop, _DeferredLoop):
+        raise TypeError(f"expected a compiled loop, got {loop!r}")
+    given = (*arguments, *by_name.values())
+    if loop.is_compiled_for(*given):
+        return True
+    if is_late():
+        return False
+    thread = Thread(target=loop.compile_for, args=given, daemon=True)
+    thread.start()
+    while thread.is_alive() and not is_late():
+        thread.join(_PATIENCE)
+    return loop.is_compiled_for(*given)
+
+
+_PATIENCE = 0.05
+"""Seconds between two questions for the time."""
 
 
 class _DeferredLoop(Generic[Parameters, Result]):
@@ -30,14 +68,39 @@ class _DeferredLoop(Generic[Parameters, Result]):
     def __call__(self, *arguments: Parameters.args, **by_name: Parameters.kwargs) -> Result:
         return self.compiled(*arguments, **by_name)
 
+    def compile_for(self, *arguments: object) -> None:
+        """Compile it for such arguments."""
+        loop: Any = self.compiled
+        loop.compile(tuple(loop.typeof_pyval(argument) for argument in arguments))
+
+    def is_compiled_for(self, *arguments: object) -> bool:
+        """Whether that was done."""
+        loop: Any = vars(self).get("compiled")
+        return loop is not None and tuple(loop.typeof_pyval(argument) for argument in arguments) in loop.overloads
+
     @cached_property
     def compiled(self) -> Callable[Parameters, Result]:
-        """The loop as numba compiles it; loops that it calls are compiled, too, and take their names there."""
+        """The loop for Python to call."""
+        return self._compiled(is_inner=False)
+
+    @cached_property
+    def inner(self) -> Callable[Parameters, Result]:
+        """The loop for other loops to call: what Python would need to call it takes a third of the compiling."""
+        return self._compiled(is_inner=True)
+
+    def _compiled(self, *, is_inner: bool) -> Callable[Parameters, Result]:
+        """Return the function with the loops it calls in their names' places, for numba to compile."""
         from .kept_loops import compiled
 
-        names = self._function.__globals__
-        for name in self._function.__code__.co_names:
-            called: Any = names.get(name)
-            if isinstance(called, _DeferredLoop):
-                names[name] = called.compiled
-        return compiled(self._function, fastmath=self._fastmath)
+        function = self._function
+        names: dict[str, Any] = function.__globals__
+        called = {name: names[name].inner for name in function.__code__.co_names if _is_loop(names.get(name))}
+        linked = FunctionType(
+            function.__code__, names | called, function.__name__, function.__defaults__, function.__closure__
+        )
+        update_wrapper(linked, function)
+        return compiled(linked, fastmath=self._fastmath, is_inner=is_inner)
+
+
+def _is_loop(value: object) -> bool:
+    return isinstance(value, _DeferredLoop)

@@ -9,12 +9,13 @@ each process that calls them: the first call says so.
 
 import hashlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from numba import njit
+from numba.core import types
 from numba.core.caching import (
     CompileResultCacheImpl,
     FunctionCache,
@@ -29,19 +30,32 @@ from .private_files import private_folder
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
-def compiled(function: Loop, *, fastmath: bool) -> Loop:
+def compiled(function: Loop, *, fastmath: bool, is_inner: bool) -> Loop:
     """Return a function compiled without array allocations: numba then counts no references.
 
-    Nothing in C calls it either: wrappers for that would take a sixteenth of the time that compiling takes.
+    Nothing in C calls it, and what is inner only other loops: wrappers for that would be compiled, too.
     """
-    loop = njit(nogil=True, fastmath=fastmath, no_cfunc_wrapper=True, _nrt=False)(function)
+    loop = njit(nogil=True, fastmath=fastmath, no_cfunc_wrapper=True, no_cpython_wrapper=is_inner, _nrt=False)(function)
+    typed: Any = loop
+    template: Callable[[list[types.Type], object], object] = typed.get_call_template
+
+    def widest_template(kinds: Sequence[types.Type], by_name: object) -> object:
+        return template([_widest(kind) for kind in kinds], by_name)
+
+    typed.get_call_template = widest_template
     try:
-        kept = _KeptLoops(function)
+        kept = _KeptLoops(function, is_inner=is_inner)
     except RuntimeError:  # no folder can be written to
         kept = _LostLoops()
     # what `cache=True` does, with our folders and words
     vars(loop)["_cache"] = kept
     return loop
+
+
+def _widest(kind: types.Type) -> types.Type:
+    """Return the type of a number of 64 bits for a signed number of fewer, and for one that the code spells out."""
+    plain = types.unliteral(kind)
+    return types.int64 if plain in types.signed_domain else plain
 
 
 class _OwnFolder(UserWideCacheLocator):
@@ -75,11 +89,16 @@ class _KeptLoops(FunctionCache):
 
     _impl_class = _Folders
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, is_inner: bool) -> None:
         super().__init__(function)
+        self._is_inner = is_inner
         # a kept list of another version is not read: it may name records that are no longer there
         index: object = vars(self)["_cache_file"]
         vars(index)["_version"] += _layer_digest(function)
+
+    def _index_key(self, sig: object, codegen: object) -> tuple[object, ...]:
+        """Code that Python cannot call is other code."""
+        return *super()._index_key(sig, codegen), self._is_inner
 
     def save_overload(self, sig: object, data: object) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
+from time import monotonic
 from typing import Annotated
 
 import typer
@@ -138,7 +139,7 @@ def schedule(
             "(round robin), or the one used again last with writes weighed."
         ),
     ] = EvictionPolicy.MIN,
-    seconds: Annotated[float, typer.Option(metavar="S", help="Time to search.")] = 5.0,
+    seconds: Annotated[float, typer.Option(metavar="S", help="Time for all, reading included.")] = 5.0,
     proposals: Proposals = None,
     seed: Seed = 0,
     report: ReportPath = None,
@@ -147,8 +148,9 @@ def schedule(
 
     The best one is saved; Ctrl-C saves the best one so far.
     """
+    began = monotonic()
     from .explain.saved_orders import ScheduleRequest, SearchBudget
     from .explain_commands import schedule_and_print
 
     request = ScheduleRequest(memory, policy.value, SearchBudget(seconds, proposals, seed))
-    schedule_and_print(model, request, save, report)
+    schedule_and_print(model, request, save, report, began)

@@ -3,9 +3,11 @@
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
+from time import monotonic
 from typing import Final, NamedTuple
 
 from rich.table import Table
@@ -44,7 +46,14 @@ from .explain.lowering_levels import levels_report, lowering_of
 from .explain.memory_sizes import spread_sizes
 from .explain.neuron_graphs import flat_model, flattened
 from .explain.page.page import explain_page
-from .explain.saved_orders import ScheduleRequest, SearchBudget, find_schedule, save_schedule, schedule_lines
+from .explain.saved_orders import (
+    ScheduleRequest,
+    SearchBudget,
+    find_schedule,
+    graph_bounds,
+    save_schedule,
+    schedule_lines,
+)
 from .explain.search_watch import SearchWatch, end_where_asked, watched_search
 from .explain.story import Origin, Story, layer_times, total_line
 from .explain.sweep import SweepRequest, check_plot, draw_sweeps, sweep, sweep_report
@@ -326,18 +335,24 @@ def last_stage(module: ModuleOp) -> str:
     return "choose" if any(isinstance(op, ForeignOp) for op in module.walk()) else ""
 
 
-def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path, report: Path | None) -> None:
+def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path, report: Path | None, began: float) -> None:
     """Search an order of all connections of a model, save it, show what it transfers, and report that.
+
+    What has gone by since `began`, in seconds of `monotonic`, is no longer in the budget; the bounds are found while
+    orders are searched.
 
     Raises:
         ValueError: the model has no linear layer, or the memory is too small.
     """
     flat = flat_model(model)
-    with watched_search("searching an order", request.budget.known_seconds) as watch:
+    request = replace(request, budget=request.budget.after(monotonic() - began))
+    watched = watched_search("searching an order", request.budget.known_seconds)
+    with ThreadPoolExecutor(1) as beside, watched as watch:
+        bounds = beside.submit(graph_bounds, flat, request.memory)
         schedule = find_schedule(flat, request, watch)
     save_schedule(schedule, request, save_to)
     console.print(flat.graph_line, highlight=False)
-    lines = schedule_lines(schedule, request)
+    lines = schedule_lines(schedule, bounds.result())
     console.print(schedule_table(lines, request))
     content = {"memory": request.memory, "policy": request.policy, "seed": request.budget.seed}
     graphs = [asdict(line) | {"ratio": line.ratio} for line in lines]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from redpebble.foundation.compiled_loops import compiled_loop, is_ready
 from redpebble.runtime.store.kept_files import kept_files
 
 LOOPS = """
@@ -79,6 +80,35 @@ def calls(folder: Path, place: str, **environment: str) -> list[str]:
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
+
+
+@compiled_loop()
+def half(number: int) -> float:
+    return number / 2
+
+
+@compiled_loop()
+def quarter(number: int) -> float:
+    return half(number) / 2
+
+
+def test_a_loop_is_not_compiled_once_it_is_late_and_waited_for_before() -> None:
+    asked: list[bool] = []
+
+    def is_late() -> bool:
+        asked.append(True)
+        return len(asked) < 2
+
+    assert not is_ready(quarter, is_late, 1)
+    assert len(asked) == 1
+    assert is_ready(quarter, is_late, 1)
+    assert is_ready(quarter, lambda: True, 3)
+    assert (quarter(6), half(6)) == (1.5, 3.0)
+
+
+def test_only_loops_are_compiled() -> None:
+    with pytest.raises(TypeError, match="expected a compiled loop, got <built-in function abs>"):
+        is_ready(abs, lambda: False, 1)
 
 
 @pytest.mark.slow

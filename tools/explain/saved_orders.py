@@ -1,6 +1,6 @@
 """Searching an order for all connections of a model, and the file that others can count it from."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -34,6 +34,10 @@ class SearchBudget:
     def known_seconds(self) -> float | None:
         """Seconds that a search takes; None for proposals, which take as long as they take."""
         return self.seconds if self.proposals is None else None
+
+    def after(self, seconds: float) -> "SearchBudget":
+        """Return what is left once so many seconds have gone by."""
+        return SearchBudget(max(0.0, self.seconds - seconds), self.proposals, self.seed)
 
     def part(self, share: float) -> "SearchBudget":
         """Return a share of the budget."""
@@ -70,18 +74,22 @@ def add_counts(counts: list[TransferCount]) -> TransferCount:
 
 
 def find_schedule(model: FlatModel, request: ScheduleRequest, watch: SearchWatch) -> FoundSchedule:
-    """Search an order for each graph, each for its share of the budget; nothing left takes the best start.
+    """Search an order for each graph, each for its share of what is left of the budget; 0 takes the best start.
 
     Raises:
         ValueError: there is no graph, or the memory is too small.
     """
     if not model.networks:
         raise ValueError(f"nothing to schedule: the model {model.obstacle}")
-    total = sum(network.connection_count for network in model.networks)
+    began, sizes = monotonic(), [network.connection_count for network in model.networks]
     found: list[FoundOrder] = []
     for number, network in enumerate(model.networks):
         rng = np.random.default_rng((request.budget.seed, number))
-        budget = request.budget.part(network.connection_count / max(1, total))
+        if request.budget.proposals is None:
+            left, others = request.budget.after(monotonic() - began), sum(sizes[number:])
+        else:
+            left, others = request.budget, sum(sizes)
+        budget = left.part(sizes[number] / max(1, others))
         found.append(search_order(network, _search_request(request, budget, watch), rng))
     return FoundSchedule(model.networks, tuple(found))
 
@@ -126,17 +134,20 @@ class ScheduledGraph:
         return (self.reads + self.writes) / max(1, self.bound)
 
 
-def schedule_lines(schedule: FoundSchedule, request: ScheduleRequest) -> list[ScheduledGraph]:
+def graph_bounds(model: FlatModel, memory: int) -> list[int]:
+    """Return what any order moves, for each graph."""
+    return [instance_bounds(network, [memory])[0].total for network in model.networks]
+
+
+def schedule_lines(schedule: FoundSchedule, bounds: Sequence[int]) -> list[ScheduledGraph]:
     """Return a line for each graph, and one for all where there are several."""
     lines: list[ScheduledGraph] = []
-    for number, (network, found) in enumerate(zip(schedule.networks, schedule.found, strict=True)):
-        (bound,) = instance_bounds(network, [request.memory])
+    for number, (found, bound) in enumerate(zip(schedule.found, bounds, strict=True)):
         moved = found.counts
-        size = len(found.order)
-        lines.append(ScheduledGraph(str(number), size, found.start, moved.reads, moved.writes, bound.batched_total(1)))
+        lines.append(ScheduledGraph(str(number), len(found.order), found.start, moved.reads, moved.writes, bound))
     if len(lines) > 1:
-        counts, bound = schedule.counts, sum(line.bound for line in lines)
-        lines.append(ScheduledGraph("all", counts.weight_reads, "", counts.reads, counts.writes, bound))
+        counts = schedule.counts
+        lines.append(ScheduledGraph("all", counts.weight_reads, "", counts.reads, counts.writes, sum(bounds)))
     return lines
 
 

@@ -10,7 +10,13 @@ import pytest
 from redpebble.models import zoo
 from redpebble.tools.explain.memory_sizes import memory_sizes, spread_sizes
 from redpebble.tools.explain.neuron_graphs import FlatModel, flat_model
-from redpebble.tools.explain.saved_orders import ScheduleRequest, SearchBudget, find_schedule, schedule_lines
+from redpebble.tools.explain.saved_orders import (
+    ScheduleRequest,
+    SearchBudget,
+    find_schedule,
+    graph_bounds,
+    schedule_lines,
+)
 from redpebble.tools.explain.search_watch import SearchWatch, end_where_asked, watched_search
 from redpebble.tools.explain.sweep import Sweep, SweepRequest, draw_sweeps, sweep, sweep_report
 from redpebble.tools.tables import schedule_table, sweep_table
@@ -57,6 +63,12 @@ def interrupt(watch: SearchWatch, seconds: float) -> None:
     signal.raise_signal(signal.SIGINT)
 
 
+def test_what_has_gone_by_is_no_longer_in_the_budget_of_a_search() -> None:
+    budget = SearchBudget(5.0, seed=3)
+    assert budget.after(2.0) == SearchBudget(3.0, seed=3)
+    assert budget.after(7.0) == SearchBudget(0.0, seed=3)
+
+
 @pytest.mark.slow
 def test_a_signal_ends_a_search_with_the_best_order_so_far(
     model: FlatModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -90,7 +102,7 @@ def test_a_second_signal_reaches_who_was_there_before() -> None:
 
 def test_the_ratio_is_to_what_any_order_moves_with_that_memory(model: FlatModel, swept: Sweep) -> None:
     request = ScheduleRequest(3, "min", BUDGET)
-    (line,) = schedule_lines(find_schedule(model, request, SearchWatch()), request)
+    (line,) = schedule_lines(find_schedule(model, request, SearchWatch()), graph_bounds(model, 3))
     point = swept.points[0]
     assert line.bound == point.bound
     assert line.ratio == pytest.approx((line.reads + line.writes) / point.bound)

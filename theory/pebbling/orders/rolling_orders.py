@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ....sparse.csr import CsrPattern
 from ....sparse.neuron_graph import NeuronGraph
-from ...compiled import compiled
+from ...compiled import compiled, is_ready
 from .interval_stabbing import TargetOrders
 
 Ids = NDArray[np.int64]
@@ -108,6 +108,8 @@ def rolled_in_time(
     rolling = _rolling(network, exponent)
     looks = max(FEWEST_LOOKS, LOOKS // max(1, network.connection_count))
     is_done = False
+    if not is_ready(roll, is_late, graph, rolling, open_count, looks):
+        return None
     while not is_done:
         if is_late():
             return None

@@ -6,6 +6,7 @@ before or behind that shares a neuron with it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....sparse.neuron_graph import NeuronGraph, check_order
-from ...annealing.annealing import AnnealingPlan, AnnealingResult
+from ...annealing.annealing import DRAWS, AnnealingPlan, AnnealingResult
 from ...annealing.compiled_states import anneal_blocks
-from ...compiled import compiled
+from ...compiled import compiled, is_ready, one_connection
 from ..machine import Memory
 from .order_line import Line, Move, earliest, latest, line_of, moment, put_move
 
@@ -379,12 +380,7 @@ class ConnectionBlocks:
         self._begin()
 
     def _begin(self) -> None:
-        network, slots = self._network, self._memory.capacity - 1
-        count = -(-network.connection_count // self._settings.spacing)
-        slots = min(slots, network.neuron_count)
-        machine = _machine(network, slots)
-        line = line_of(network, self.best())
-        self._world = World(line, machine, _no_checkpoints(count, slots), _no_checkpoints(ROOM, slots), self._settings)
+        self._world = world_of(self._network, self.best(), self._memory.capacity - 1, self._settings)
         self._recount()
 
     def _recount(self) -> None:
@@ -392,7 +388,7 @@ class ConnectionBlocks:
         kept = self._world.kept
         blank = Kept(kept.keys, kept.sizes, np.zeros_like(kept.costs))
         if len(self._best):
-            run_again(self._world._replace(kept=blank, fresh=kept), 0, len(self._best) + 1)
+            run_moves(self._world._replace(kept=blank, fresh=kept), self._reach, 1.0, np.zeros((0, DRAWS)))
 
 
 def anneal_connections(
@@ -400,6 +396,20 @@ def anneal_connections(
 ) -> AnnealingResult[NDArray[np.int64]]:
     """Anneal from a state's order [W]; the state itself moves."""
     return anneal_blocks(state, plan, rng)
+
+
+def moves_are_ready(is_late: Callable[[], bool]) -> bool:
+    """Whether all loops of a state are compiled, if need be now, before it is late; one connection stands for all."""
+    one = one_connection()
+    world = world_of(one, np.zeros(1, dtype=np.int64), 2, Settings(True, 1, 1))
+    return is_ready(run_moves, is_late, world, Reach(1, 0.0, 0.0), 1.0, np.zeros((1, DRAWS)))
+
+
+def world_of(network: NeuronGraph, order: NDArray[np.int64], slots: int, settings: Settings) -> World:
+    """The world of an order [W] whose machine has not run."""
+    count, slots = -(-network.connection_count // settings.spacing), min(slots, network.neuron_count)
+    line, machine = line_of(network, order), _machine(network, slots)
+    return World(line, machine, _no_checkpoints(count, slots), _no_checkpoints(ROOM, slots), settings)
 
 
 def _machine(network: NeuronGraph, slots: int) -> Machine:
@@ -426,8 +436,13 @@ def _no_checkpoints(count: int, slots: int) -> Kept:
 
 @compiled
 def run_moves(world: World, reach: Reach, temperature: float, draws: NDArray[np.float64]) -> None:
-    """Make one proposal for each row of draws [proposals, DRAWS] at one temperature."""
+    """Make one proposal for each row of draws [proposals, DRAWS] at one temperature; without draws run the whole order.
+
+    Both are one function, since another one that is called from outside would be compiled with all that it calls.
+    """
     line = world.line
+    if len(draws) == 0:
+        run_again(world, 0, len(line.order) + 1)
     for number in range(len(draws)):
         row = draws[number]
         move = _choose(world, reach, row)

@@ -7,6 +7,7 @@ plain version that this equals, draw by draw, is the tests' `oracles/interval_an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....sparse.neuron_graph import NeuronGraph
-from ...compiled import compiled
-from ..orders.interval_stabbing import TargetOrders, check_target_orders, fixed_cost
+from ...annealing.annealing import DRAWS
+from ...compiled import compiled, is_ready, one_connection
+from ..orders.interval_stabbing import TargetOrders, check_target_orders, fixed_cost, natural_orders
 
 # The intervals of all targets as arrays, and what a changed interval does to the loads of one source.
 #
@@ -293,11 +295,8 @@ class StabbingBlocks:
         self._network = network
         self._reach = Reach(moves.window, moves.aimed_share)
         self._intervals = intervals_of(network, start)
-        cost = fixed_cost(network) + settle(self._intervals)
-        self._costs = np.array([cost, cost], dtype=np.int64)
-        best = self._intervals.orders.copy()
-        exchanges = np.zeros((best.shape[1] + 2, 3), dtype=np.int32)
-        self._kept = Kept(best, self._costs, exchanges, np.zeros(1, dtype=np.int64))
+        self._kept = kept_of(self._intervals, fixed_cost(network) + settle(self._intervals))
+        self._costs = self._kept.costs
 
     @property
     def cost(self) -> int:
@@ -345,6 +344,23 @@ class Kept(NamedTuple):
     costs: NDArray[np.int64]
     exchanges: Ints
     noted: NDArray[np.int64]
+
+
+def kept_of(intervals: Intervals, cost: int) -> Kept:
+    """The best orders before any swap."""
+    orders = intervals.orders.copy()
+    exchanges = np.zeros((orders.shape[1] + 2, 3), dtype=np.int32)
+    return Kept(orders, np.array([cost, cost], dtype=np.int64), exchanges, np.zeros(1, dtype=np.int64))
+
+
+def swaps_are_ready(is_late: Callable[[], bool]) -> bool:
+    """Whether all loops of a state are compiled, if need be now, before it is late; one connection stands for all."""
+    one = one_connection()
+    intervals = intervals_of(one, natural_orders(one, 1))
+    draws = np.zeros((1, DRAWS))
+    return is_ready(settle, is_late, intervals) and is_ready(
+        run_swaps, is_late, intervals, kept_of(intervals, 0), Reach(1, 0.0), 1.0, draws
+    )
 
 
 @compiled

@@ -14,17 +14,20 @@ from numpy.typing import NDArray
 from ....sparse.neuron_graph import NeuronGraph
 from ...annealing.annealing import AnnealingPlan, TracePoint
 from ...annealing.compiled_states import anneal_blocks
+from ...compiled import one_connection
 from ..exact_optimum import exact_optimum
 from ..machine import Memory, Policy, TransferCount
 from ..machine_compiled import count_transfers
 from ..orders.interval_stabbing import TargetOrders, decode
-from .connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections
-from .interval_annealing import StabbingBlocks, StabbingMoves
+from .connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections, moves_are_ready
+from .interval_annealing import StabbingBlocks, StabbingMoves, swaps_are_ready
 from .starts import rolling_targets, start_orders, target_orders
 
 STARTS_SHARE: Final = 0.4
 """Share of a time budget after which no further start is made."""
 
+COMPILING_SHARE: Final = 0.6
+"""Share of a time budget after which no loop is waited for that is still being compiled."""
 
 EXACT: Final = "exact optimum"
 """Name of the start that no order and eviction go below; networks of small parts have one."""
@@ -111,6 +114,8 @@ def search_order(network: NeuronGraph, request: SearchRequest, rng: np.random.Ge
         rng: source of randomness.
     """
     budget = request.budget()
+    # the code that counts comes first: while other code is compiled for as long as there is time, none else can be
+    count_transfers(one_connection(), [0], request.memory)
     orders = start_orders(network, request.capacity, lambda: budget.is_spent(STARTS_SHARE))
     starts = {name: count_transfers(network, order, request.memory) for name, order in orders.items()}
     exact = exact_optimum(network, request.capacity)
@@ -191,6 +196,10 @@ class Budget:
     spent: Callable[[], float] | None
     restarts: int
 
+    def is_late(self) -> bool:
+        """Whether loops that are not compiled would come too late."""
+        return self.is_spent(COMPILING_SHARE)
+
     def is_spent(self, share: float) -> bool:
         """Whether so much of a time budget is spent; never without one."""
         return self.spent is not None and self.spent() >= share
@@ -213,6 +222,10 @@ class Search:
     def improve(self, starts: Mapping[str, Candidate]) -> Candidate:
         """The best order found from the starts, or the best start."""
         best = min(starts.values(), key=lambda start: start.cost)
+        if not swaps_are_ready(self._budget.is_late):
+            return best
+        if self._network.connection_count < _HUGE:
+            moves_are_ready(self._budget.is_late)
         shares = _OPEN_SHARES.get(self._memory.policy)
         found = self._by_min(starts) if shares is None else self._by_open_counts(shares)
         if found.cost <= best.cost:
@@ -280,8 +293,7 @@ class Search:
 
     def _move_connections(self, start: Candidate, phase: Phase) -> Candidate:
         is_lru, connection_count = self._memory.policy in _OPEN_SHARES, self._network.connection_count
-        # code that is compiled when it is late would end later still
-        if connection_count >= _HUGE or self._budget.is_spent(1.0):
+        if connection_count >= _HUGE or self._budget.is_spent(1.0) or not moves_are_ready(self._budget.is_late):
             return start
         temperatures = Temperatures(0.3, 0.1) if is_lru else Temperatures(0.1, 0.05)
         if connection_count <= _SMALL:

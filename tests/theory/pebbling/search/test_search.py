@@ -60,6 +60,8 @@ def test_a_search_gains_and_its_trace_ends_at_the_order_found(policy: SearchedPo
 
 def test_a_time_budget_ends_the_search() -> None:
     network = random_layers([40] * 4, 0.2, np.random.default_rng(0))
+    # what is compiled now takes none of the ticks
+    search_order(network, SearchRequest(12, proposals=50), np.random.default_rng(0))
     ticks = count(30, -1)
     found = search_order(network, SearchRequest(12, remaining=lambda: next(ticks)), np.random.default_rng(0))
     assert next(ticks) <= 0
