@@ -5,15 +5,19 @@
 and those of eight bits (`_int8`: onnxruntime's quantize_dynamic, 7-bit weights, as advised without VNNI; `_pebble8`:
 `redpebble.optimize` with samples). `speed FOLDER` times them in one process, in turn, one thread; `quality FOLDER`
 compares embeddings by onnxruntime on the held-out texts of CORPUS (`models/sentences`). Both add to measured.json.
+`docstrings` compares them once more, in torch, on texts of other sources that are on any machine: docstrings of Python
+packages.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import lzma
 import time
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -26,7 +30,8 @@ import redpebble
 
 from ..models import zoo
 from ..models.minilm import base_encoder
-from ..models.sentence_encoders import SENTENCE_ENCODERS, embedding_model
+from ..models.sentence_encoders import SENTENCE_ENCODERS, Torch, embedding_model, put_layers, stored_encoder
+from ..models.sentences.corpus import tokens
 from ..tools.console.console import console
 from ..verification.measuring import Budget, interleave
 
@@ -128,6 +133,57 @@ def quality(folder: Folder, corpus: Corpus = Path("corpus.npz.xz"), only: str = 
         measured[name]["bytes"] = (folder / f"{name}.onnx").stat().st_size
         _write(folder, measured)
         console.print(f"{name}: {figures}, {time.perf_counter() - start:.0f} s", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def docstrings(packages: str = "numpy,onnx,torch", count: int = 2000) -> None:
+    """Compare the zoo's encoders with the dense one on first sentences of docstrings, of so many functions."""
+    texts = _first_sentences(packages.split(","))
+    chosen = [texts[index] for index in np.random.default_rng(0).permutation(len(texts))[:count]]
+    ids = [tokens(words, LONGEST_DOCSTRING) for words in zip(*chosen, strict=True)]
+    sentences, names = (np.split(flat, np.cumsum(lengths)[:-1]) for flat, lengths in ids)
+    whole = None
+    for name in ("dense", *SENTENCE_ENCODERS):
+        torch, encoder = base_encoder(name)
+        if name != "dense":
+            put_layers(torch, encoder, stored_encoder(name))
+        found = [_embed_by(torch, encoder, some) for some in (sentences, names)]
+        whole = found[0] if whole is None else whole
+        figures = agreement(whole, found[0]) | {"name_r1": recall(found[1][:500], found[0][:500])}
+        console.print(f"{name}: {figures}", highlight=False, soft_wrap=True)
+
+
+LONGEST_DOCSTRING: Final = 64
+"""Tokens of a sentence that are read."""
+
+
+def _first_sentences(packages: list[str]) -> list[tuple[str, str]]:
+    """Return first sentences of docstrings, each once, and the names of what they describe, as words."""
+    found = dict[str, str]()
+    for package in packages:
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            for path in sorted(Path(folder).rglob("*.py")):
+                try:
+                    tree = ast.parse(path.read_text())
+                except (SyntaxError, UnicodeDecodeError):
+                    continue
+                for node in ast.walk(tree):
+                    if isinstance(node, ast.FunctionDef | ast.ClassDef) and (text := ast.get_docstring(node)):
+                        sentence = " ".join(text.split("\n\n")[0].split()).split(". ")[0]
+                        if 5 <= len(sentence.split()) <= 40 and sentence[0].isalpha() and sentence.isascii():
+                            found.setdefault(sentence, node.name.strip("_").replace("_", " "))
+    return list(found.items())
+
+
+def _embed_by(torch: Torch, encoder: Torch, texts: list[np.ndarray]) -> np.ndarray:
+    lengths, found = np.array([len(ids) for ids in texts]), np.zeros((len(texts), 384), np.float32)
+    for length in np.unique(lengths):
+        same = np.flatnonzero(lengths == length)
+        with torch.no_grad():
+            states = encoder(torch.from_numpy(np.stack([texts[index] for index in same]).astype(np.int64)))
+            found[same] = torch.nn.functional.normalize(states.last_hidden_state.mean(1), dim=1).numpy()
+    return found
 
 
 def agreement(dense: np.ndarray, found: np.ndarray) -> dict[str, float]:

@@ -1,8 +1,8 @@
-"""PP-OCRv4's recogniser of text lines, 70 % zeros in its 21 largest layers, as trained and stored.
+"""PP-OCRv4's recogniser of text lines, 70 or 80 % zeros in its 21 largest layers, as trained and stored.
 
 The dense model is a file of the package rapidocr-onnxruntime (Apache-2.0); what was trained is stored as the values
-that differ, matrices by their nonzeros. `python -m redpebble.pytorch.recipes.recognizer` makes `recognizer_70.npz.xz`
-and `recognizer.json`, the cards.
+that differ, matrices by their nonzeros. `python -m redpebble.pytorch.recipes.recognizer` makes `recognizer_70.npz.xz`,
+`recognizer_80.npz.xz` and `recognizer.json`, the cards.
 """
 
 from __future__ import annotations
@@ -54,6 +54,12 @@ class Recognizer70(_Recognizer):
     """PP-OCRv4's recogniser of text lines, 70 % zeros, distilled on English; needs the extra zoo."""
 
     zeros = 70
+
+
+class Recognizer80(_Recognizer):
+    """PP-OCRv4's recogniser of text lines, 80 % zeros, distilled briefly on English; needs the extra zoo."""
+
+    zeros = 80
 
 
 def recognizer_cards() -> dict[str, Any]:

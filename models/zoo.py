@@ -26,7 +26,7 @@ from .language.sparse_decoder import SmolLm2Half
 from .minilm import MiniLm
 from .radixnet import RadixNet
 from .recipe import ModelRecipe, Recipe, choose, describe, parse_spec
-from .recognizer import Recognizer70
+from .recognizer import Recognizer70, Recognizer80
 from .resnet18 import ResNet18Digits
 from .sentence_encoders import SENTENCE_ENCODERS
 from .structured import Structured
@@ -49,6 +49,7 @@ RECIPES: Final[Mapping[str, type[ModelRecipe]]] = MappingProxyType(
         "minilm": MiniLm,
         **SENTENCE_ENCODERS,
         "ppocr_70": Recognizer70,
+        "ppocr_80": Recognizer80,
         "radixnet": RadixNet,
         "resmlp": ResMlp,
         "resnet18_80": ResNet18Digits,

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...pruning.runs.calibration_data import MASK, check_feeds
 from ...pruning.runs.folds import HELD_OUT
+from ...verification.decoder_inputs import DecoderInputs
 
 Array = NDArray[Any]
 
@@ -40,7 +41,8 @@ class Samples:
         """
         held = {*model.graph.initializers}
         inputs = [onnx_ir.to_proto(one) for one in model.graph.inputs if one.name not in held]
-        arrays = _completed(inputs, feeds)
+        decoder = DecoderInputs.of(model)
+        arrays = _completed(inputs, feeds, 0 if decoder is None else decoder.features)
         check_feeds(inputs, arrays)
         every: list[Array] = [*arrays.values()] if labels is None else [*arrays.values(), labels]
         counts = {int(one.shape[0]) if one.ndim else 0 for one in every}
@@ -115,8 +117,11 @@ LABELS: Final = "labels"
 """The key of labels in a batch, where losses look for them."""
 
 
-def _completed(inputs: list[Any], feeds: Mapping[str, Array]) -> dict[str, Array]:
-    """Return feeds with the inputs that those that are there tell: in the order of the model's inputs."""
+def _completed(inputs: list[Any], feeds: Mapping[str, Array], features: int) -> dict[str, Array]:
+    """Return feeds with the inputs that those that are there tell: in the order of the model's inputs.
+
+    A past of a file that gives the size of its heads but a name has so many `features`.
+    """
     found, names = dict(feeds), [one.name for one in inputs]
     ids = next((feeds[name] for name in names if name in feeds and feeds[name].ndim == 2), None)
     if ids is not None:
@@ -129,9 +134,9 @@ def _completed(inputs: list[Any], feeds: Mapping[str, Array]) -> dict[str, Array
         for one in inputs:
             dims = one.type.tensor_type.shape.dim
             if one.name not in found and one.name.startswith("past") and len(dims) == 4:
-                sizes = [dim.dim_value if dim.HasField("dim_value") else 0 for dim in dims]
+                _, heads, past, size = (dim.dim_value if dim.HasField("dim_value") else 0 for dim in dims)
                 # a past of no tokens
-                found[one.name] = np.zeros((len(ids), *sizes[1:]), np.float32)
+                found[one.name] = np.zeros((len(ids), heads, past, size or features), np.float32)
     return {name: found[name] for name in names if name in found} | {
         name: value for name, value in found.items() if name not in names
     }

@@ -76,6 +76,7 @@ def test_every_recipe_is_tested_here_or_by_itself() -> None:
         "graph_network",
         "minilm",
         "ppocr_70",
+        "ppocr_80",
         "resnet18_80",
         "smollm2_50",
         *SENTENCE_ENCODERS,

@@ -137,3 +137,16 @@ def test_the_command_writes_a_better_model(
     assert onnx.ModelProto.FromString((tmp_path / "good.onnx").read_bytes()).graph.node[0].op_type
     assert exit_code(monkeypatch, *line.replace("hidden:0.5", "hidden:x").split()) == 2
     assert "loss: expected one such as hidden:0.5, got 'hidden:x'" in capfd.readouterr().err
+
+
+def test_a_past_whose_head_has_only_a_name_for_its_size_gets_the_size() -> None:
+    """The builder of onnxruntime-genai names it `kv_cache_dim`."""
+    proto = stored_export("llama.genai", 0.0)
+    pasts = [one for one in proto.graph.input if one.name.startswith("past")]
+    sizes = {one.name: one.type.tensor_type.shape.dim[3].dim_value for one in pasts}
+    for one in pasts:
+        one.type.tensor_type.shape.dim[3].dim_param = "kv_cache_dim"
+    samples = Samples.of(read_model(proto), {"input_ids": np.ones((8, 5), np.int64)}, None, 4)
+    for name, size in sizes.items():
+        assert size > 0
+        assert samples.arrays[name].shape[2:] == (0, size)
