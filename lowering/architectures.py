@@ -55,6 +55,8 @@ class Architecture:
     pause: str = ""
     """LLVM's intrinsic for a thread that looks at a flag again and again, which takes `pause_arguments`."""
     pause_arguments: tuple[int, ...] = ()
+    clock: str = ""
+    """LLVM's intrinsic for the ticks of a clock that all cores have in common, or the register that counts them."""
     system_calls: SystemCalls | None = None
     capabilities: tuple[Capability, ...] = ()
     """Features that LLVM may not find on this machine."""
@@ -70,6 +72,7 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
         triple="x86_64-unknown-linux-gnu",
         cpu="x86-64",
         pause="llvm.x86.sse2.pause",
+        clock="llvm.readcyclecounter",
         system_calls=SystemCalls(
             code=bytes.fromhex(
                 "48 89 f8"  # mov rax, rdi
@@ -91,6 +94,7 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
         has_fma=True,
         pause="llvm.aarch64.isb",  # its `yield` does nothing on most
         pause_arguments=(15,),
+        clock="cntvct_el0",
         system_calls=SystemCalls(
             code=bytes.fromhex(
                 "e8 03 00 aa"  # mov x8, x0

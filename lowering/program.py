@@ -14,7 +14,7 @@ from ..dialect.symbolic_sizes import Size as Size
 from ..dialect.symbolic_sizes import SymbolicShape, computed_of
 from .cpu_target import CpuTarget
 
-FORMAT_VERSION = 14
+FORMAT_VERSION = 15
 """Version of `Program` and of the artefacts that hold it; raised whenever either changes its meaning."""
 
 
@@ -83,9 +83,10 @@ class TiledRows:
     the same bits in all tiles of at least `same_from` columns.
 
     `shared` is the exported function with which threads do rows together,
-    `void (buffers, constants, sizes, scratch, i64 begin, i64 end, own, meet, team, i64 number, i64 threads)` with
-    `void meet (team)`, which returns when all threads have called it. All are given the same scratch area, and each one
-    `own`, which for the first thread is that area too.
+    `void (buffers, constants, sizes, scratch, i64 begin, i64 end, own, claim, member)`. All are given the same scratch
+    area, and each one `own`, which for the first thread is that area too. They go through phases of so many items, of
+    which they get some by `i64 claim (member, i64 items)`: the first one, and how many in the member's word `held`; or
+    `items`, when all of a phase are done.
     """
 
     times: tuple[TileTime, ...]

@@ -47,7 +47,7 @@ def load_network(
     words = network_table(program, symbols, costs, parameter_numbers)
     tiled = [step.tiled for step in program.steps if step.tiled is not None]
     shared = [tiles.shared for tiles in tiled if tiles.shared is not None]
-    arities = {step.symbol: (4, 2) for step in program.steps} | dict.fromkeys(shared, (7, 4))
+    arities = {step.symbol: (4, 2) for step in program.steps} | dict.fromkeys(shared, (7, 2))
     code = load_object(image, arities)
     constants = loaded_constants(program)
     table = aligned_bytes(8 * len(words.words)).view(np.int64)

@@ -52,10 +52,7 @@ class ThreadPool:
         self._state[...] = 0
         code.functions["start"](self.address, self.threads)
         serve = code.functions["serve"]
-        workers = [
-            threading.Thread(target=serve, args=(self.address, number), daemon=True)
-            for number in range(1, self.threads)
-        ]
+        workers = [threading.Thread(target=serve, args=(self.address,), daemon=True) for _ in range(1, self.threads)]
         for worker in workers:
             worker.start()
         self._finalizer = weakref.finalize(self, _close, code, self._state, workers)

@@ -34,15 +34,13 @@ class SplitCosts(NamedTuple):
 
     start_ns: int
     """Nanoseconds that they take to begin and to be done."""
-    chunk_rows: int
-    """Most rows of a chunk: where threads may come late or not at all, small chunks let all end together."""
     start_connections: int
     """Multiplications that one thread does in that time: so few are not shared, whatever the estimates, which may be
     missing and then are high."""
 
 
-IN_PROCESS: Final = SplitCosts(1500, 1 << 40, 0)
-IN_ONNXRUNTIME: Final = SplitCosts(4000, 64, 60_000)
+IN_PROCESS: Final = SplitCosts(1500, 0)
+IN_ONNXRUNTIME: Final = SplitCosts(4000, 60_000)
 
 
 class ParameterNumbers(NamedTuple):
@@ -152,7 +150,6 @@ class _TableBuilder:
             Header.windows: len(windows),
             Header.scratches: len(scratches),
             Header.start_ns: self.costs.start_ns,
-            Header.chunk_rows: self.costs.chunk_rows,
         }
         tables: dict[int, Sequence[Word]] = {
             Header.input_shapes: input_shapes,

@@ -1,8 +1,8 @@
 """Pool of calls: this process as a host, calls prepared for the shapes of their inputs, and threads that wait.
 
-The threads themselves are the caller's: each calls `serve (pool, number)` with a number from 1 on, and returns from it
-after `stop (pool)`. A thread that waits for work spins, then sleeps until it is woken; one that waits inside a step
-spins, then sleeps in naps.
+The threads themselves are the caller's: each calls `serve (pool)`, and returns from it after `stop (pool)`. A thread
+that waits for work spins, then sleeps until it is woken; one that waits inside a step spins, then sleeps in naps. One
+that comes takes a seat while a task has some left, and the call waits for those that sit, not for others.
 
 One call at a time has the threads, others run on the thread that makes them. `stop` announces itself before it waits
 for the call under way: no call gets the threads any more, however many are made.
@@ -15,13 +15,13 @@ from typing import Final
 from llvmlite import ir
 
 from ..architectures import Architecture
-from ..llvm.flow import Blocks, when
+from ..llvm.flow import Blocks
 from ..llvm.values import I32, I64, POINTER, Number, Truth
 from .python_call import CALL_FROM_PYTHON, emit_python_call
 from .sizes import emit_sizes
 from .slot_unpacking import emit_slot_unpacking
 from .split import emit_split
-from .steps import LINE, Waiting, emit_relax, emit_steps, emit_team
+from .steps import LINE, Host, Waiting, emit_relax, emit_steps, emit_team
 from .table import Frame
 from .words import NULL, Shared, Struct, WordCode, Words, address, number, rarely
 
@@ -31,19 +31,20 @@ class Pool(Struct):
 
     generation = Shared(0)
     """Number of tasks that there have been."""
-    finished = Shared(LINE)
-    """Number of workers that are done with the task."""
+    seats = Shared(LINE)
+    """Seats that are left for a task, and `SITTING` for each thread that has one."""
     sleepers = Shared(2 * LINE)
     stopped = Shared()
     threads = number()
     waker_cpu = Shared()
     """CPU of the thread that woke the sleepers last."""
+    alone_until = Shared()
+    """The time until which calls do not use the threads."""
     use = Shared(3 * LINE)
     """The flags of `Use` that are set."""
     function = address(Words, 4 * LINE)
-    """Task: `void (memory, number)`, its memory, and the threads that do it."""
+    """Task: `void (memory, number)` and its memory."""
     memory = address(Words)
-    workers = number()
     mutex = Shared(5 * LINE)
     condition = Shared(7 * LINE)
 
@@ -67,6 +68,8 @@ class Use(IntFlag):
     """The pool is told to stop, and remains so."""
 
 
+SITTING: Final = 1 << 32
+
 POOL_BYTES: Final = 640
 """Zeroed memory for a pool, aligned to 64 bytes; `start (pool, threads)` makes it one."""
 
@@ -85,7 +88,7 @@ EXPORTS: Final = {
     "run": (1, 0),
     "run_in_pool": (1, 0),
     "start": (1, 1),
-    "serve": (1, 1),
+    "serve": (1, 0),
     "stop": (1, 0),
     CALL_FROM_PYTHON: (2, 0),
     "unpack_slots": (2, 0),
@@ -101,14 +104,15 @@ def pool_module(architecture: Architecture, *, linux: bool) -> str:
     """
     code = WordCode(ir.Module("redpebble-calls"))
     _declare_system(code, linux=linux)
+    host = Host(architecture, WAITING, lambda frame: frame.cast(PoolFrame).pool.alone_until)
     emit_relax(code, WAITING, architecture)
     _emit_report(code)
     emit_sizes(code)
     emit_split(code)
-    emit_team(code)
+    emit_team(code, host)
     _emit_wake(code)
     _emit_parallel(code, linux=linux)
-    emit_steps(code, registers=False)
+    emit_steps(code, host)
     _emit_calls(code)
     _emit_move_away(code, linux=linux)
     _emit_serve(code)
@@ -156,12 +160,16 @@ def _emit_wake(code: WordCode) -> None:
 
 
 def _emit_parallel(code: WordCode, *, linux: bool) -> None:
-    """Emit `parallel (frame, function, memory, workers) -> status`; the caller is worker 0, and waits for others."""
+    """Emit `parallel (frame, function, memory, workers) -> status`; the caller is number 0.
+
+    It waits for those that have begun, and for no others: when it is done, they have left nothing for these.
+    """
 
     @code.function()
     def parallel(frame: PoolFrame, function: Words, memory: Words, workers: Number) -> Words:
         pool = frame.pool
-        pool.function, pool.memory, pool.workers = function, memory, workers
+        pool.function, pool.memory = function, memory
+        pool.seats.swap(workers - 1)
         pool.generation.add(1, "seq_cst")
         with rarely(pool.sleepers.current("seq_cst") > 0):
             cpu = _cpu(code) if linux else -1
@@ -169,9 +177,8 @@ def _emit_parallel(code: WordCode, *, linux: bool) -> None:
             code.call("wake", pool)
             code.call("sched_yield")
         function.call(memory, 0)
-        others = pool.threads - 1
-        code.wait_until(lambda: pool.finished.current() == others)
-        pool.finished[0] = 0
+        pool.seats.keep_bits(-SITTING)
+        code.wait_until(lambda: pool.seats.current() == 0)
         return code.null
 
 
@@ -233,13 +240,13 @@ def _emit_move_away(code: WordCode, *, linux: bool) -> None:
 
 
 def _emit_serve(code: WordCode) -> None:
-    """Emit `serve (pool, number)`: do tasks until the pool is stopped."""
+    """Emit `serve (pool)`: do tasks until the pool is stopped."""
 
     @code.function(exported=True)
-    def serve(pool: Pool, number: Number) -> None:
+    def serve(pool: Pool) -> None:
         seen = code.words()
         seen[0] = 0
-        flow = Blocks(code.builder, "wait")
+        flow = Blocks(code.builder, "wait", "look", "sit", "work")
         flow.enter("wait")
         last = seen[0]
         code.wait_until(lambda: pool.generation.current() != last, WAITING.looks)
@@ -248,10 +255,16 @@ def _emit_serve(code: WordCode) -> None:
         seen[0] = pool.generation.current()
         with rarely(pool.stopped.current() != 0):
             code.leave()
-        with when(number < pool.workers, likely=True):
-            pool.function.call(pool.memory, number)
-        pool.finished.add(1)
-        code.builder.branch(flow.blocks["wait"])
+        flow.enter("look")
+        seats = pool.seats.current()
+        left = seats & (SITTING - 1)
+        flow.branch(left > 0, "sit", "wait")
+        flow.at("sit")
+        flow.branch(pool.seats.replace(seats, seats + (SITTING - 1)), "work", "look")
+        flow.at("work")
+        pool.function.call(pool.memory, left)
+        pool.seats.add(-SITTING)
+        flow.go("wait")
 
 
 def _emit_sleep(code: WordCode, pool: Pool, last: Number) -> None:

@@ -1,7 +1,7 @@
 """Split of the rows of a step over threads: the one that is estimated to be the fastest.
 
-One thread does all of them; or threads take chunks until none is left; or each does as many of the widest tiles as the
-others, and they do together what is left. In all of them a row becomes the same bits.
+One thread does all of them; or threads claim units of rows until none is left; or they claim as many of the widest
+tiles as make the same number for each, and do together what is left. In all of them a row becomes the same bits.
 """
 
 from ..llvm.flow import loop, when
@@ -14,7 +14,7 @@ from .words import WordCode, Words, rarely
 def emit_split(code: WordCode) -> None:
     """Emit `split (frame) -> i64`, the most threads that work on a step."""
     _emit_tiles(code)
-    _emit_try_chunks(code)
+    _emit_try_units(code)
     _emit_try_sharing(code)
     _emit_split_step(code)
     _emit_split(code)
@@ -44,31 +44,30 @@ def _emit_tiles(code: WordCode) -> None:
         return total[0]
 
 
-def _emit_try_chunks(code: WordCode) -> None:
-    """Emit `try_chunks (frame, step, split, columns, narrow, best)`: chunks of whole tiles, if that is sooner.
+def _emit_try_units(code: WordCode) -> None:
+    """Emit `try_units (frame, step, split, unit, narrow, best)`: units of so many rows, if that is sooner.
 
-    Each chunk is cut into tiles that make the same bits of its rows as the tiles of all rows; `narrow` rows of those
+    Each unit is cut into tiles that make the same bits of its rows as the tiles of all rows; `narrow` rows of those
     are left for tiles that do not.
     """
 
     @code.function()
-    def try_chunks(frame: Frame, step: Step, split: Split, columns: Number, narrow: Number, best: Words) -> None:
-        header, rows, threads = frame.header, split.rows, frame.threads
-        tiles = rows.divided_up(threads * columns).smaller(header.chunk_rows.divided_up(columns))
-        chunk = tiles * columns
-        chunks = rows.divided_up(chunk)
-        last = rows - (chunks - 1) * chunk
-        # the time is that of the longest chunk, as often as a thread takes one
+    def try_units(frame: Frame, step: Step, split: Split, unit: Number, narrow: Number, best: Words) -> None:
+        rows, threads = split.rows, frame.threads
+        units = rows.divided_up(unit)
+        last = rows - (units - 1) * unit
+        # the time is that of the longest unit, as often as a thread does one
         others, own, word = code.words(), code.words(), Width.serial_ns
-        longest = code.number("tiles", step, chunk, word, others).larger(code.number("tiles", step, last, word, own))
-        rounds = chunks.divided_up(threads) * longest
-        time = rounds + header.start_ns
+        longest = code.number("tiles", step, unit, word, others).larger(code.number("tiles", step, last, word, own))
+        rounds = units.divided_up(threads) * longest
+        time = rounds + frame.header.start_ns
         is_same = others[0] == 0
         is_same &= own[0] == narrow
         with rarely(is_same & (time < best[0])):
             best[0] = time
-            split.workers = chunks.smaller(threads)
-            split.chunk_rows = chunk
+            split.workers = units.smaller(threads)
+            split.unit_rows = unit
+            split.alone = rows
 
 
 def _emit_try_sharing(code: WordCode) -> None:
@@ -77,21 +76,18 @@ def _emit_try_sharing(code: WordCode) -> None:
     @code.function()
     def try_sharing(frame: Frame, step: Step, split: Split, best: Words) -> None:
         threads, unused = frame.threads, code.words()
-        own, rest = shares(step, split.rows, threads)
-        alone = code.number("tiles", step, own, Width.serial_ns, unused)
-        time = alone + code.number("tiles", step, rest, Width.shared_ns, unused)
+        widest = step.width_table.columns
+        own = split.rows // (widest * threads) * widest
+        alone = own * threads
+        rest = split.rows - alone
+        time = code.number("tiles", step, own, Width.serial_ns, unused)
+        time += code.number("tiles", step, rest, Width.shared_ns, unused)
         time += frame.header.start_ns
         is_sooner = time < best[0]
         with rarely(is_sooner & (rest > 0)):
             split.workers = threads
-            split.chunk_rows = 0
-
-
-def shares(step: Step, rows: Number, threads: Number) -> tuple[Number, Number]:
-    """Return the rows that each thread does for itself, in whole tiles of the widest, and what is left for all."""
-    widest = step.width_table.columns
-    share = rows // (widest * threads) * widest
-    return share, rows - share * threads
+            split.unit_rows = widest
+            split.alone = alone
 
 
 def _emit_split_step(code: WordCode) -> None:
@@ -118,7 +114,7 @@ def _emit_split_step(code: WordCode) -> None:
         with loop(step.widths) as index:
             columns = table.row(index).columns
             with rarely(columns >= step.same_from):
-                code.call("try_chunks", frame, step, split, columns, narrow[0], best)
+                code.call("try_units", frame, step, split, columns, narrow[0], best)
         with rarely(step.shared.is_set()):
             code.call("try_sharing", frame, step, split, best)
 

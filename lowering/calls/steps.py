@@ -1,4 +1,14 @@
-"""The steps of a call one after the other, each by one thread, by threads that take chunks, or by a team."""
+"""The steps of a call one after the other, each by one thread or by a team.
+
+The threads of a team run the same code, which goes through phases of so many items each. A thread claims items of the
+phase at hand, does them, and claims again: several times in a phase, fewer at a time towards its end. When none is left
+it waits for those that others have claimed, and for nothing else. So nobody waits for a thread that has not begun: its
+items are done by those that have. One that comes late finds the first phases done, and passes through them.
+
+A thread that the system takes off its core amid its items is waited for, some milliseconds. That another program wants
+the core shows: the call has then waited for longer than it would have taken to do all by itself. It does the steps of
+some time by itself, so long that such losses add up to a small share.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,12 +17,11 @@ from typing import Final
 from llvmlite import ir
 
 from ..architectures import Architecture
-from ..llvm.flow import Blocks, branch, loop, when
-from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import I32, VOID, Number
-from .split import shares
+from ..llvm.flow import Blocks, branch, loop, select, when
+from ..llvm.intrinsics import call_intrinsic, intrinsic
+from ..llvm.values import I32, I64, VOID, Number, Truth
 from .table import Failure, Frame, Split, Step
-from .words import Shared, Struct, WordCode, Words, address, rarely
+from .words import Shared, Struct, WordCode, Words, address, number, rarely
 
 LINE: Final = 8
 """Words of a cache line; what threads count in has one of its own."""
@@ -35,19 +44,45 @@ class Team(Struct):
     frame = address(Frame)
     step = address(Step)
     split = address(Split)
-    next_row = Shared(LINE)
-    """First row of the next chunk."""
-    registered = Shared(2 * LINE)
-    """Number of threads that have asked to take part, where the host does not know how many come."""
-    members = Shared(3 * LINE)
-    """Number of threads that do tiles together; 0 while it is not known."""
-    waiting = Shared(4 * LINE)
-    """Number of members at the barrier."""
-    barriers = Shared(5 * LINE)
-    """Number of barriers that all have passed."""
+    is_over = Shared()
+    """Whether all phases are done."""
+    worked = number()
+    """Ticks for which the thread with the first number has not waited."""
+    inside = Shared()
+    """Number of threads at work."""
+    claimed = Shared(LINE)
+    """Number of items of all phases that have been claimed."""
+    finished = Shared(2 * LINE)
+    """Number of items of all phases that are done."""
 
 
-TEAM_WORDS: Final = 6 * LINE
+TEAM_WORDS: Final = 3 * LINE
+
+PATIENCE: Final = 2000
+"""Looks of the first thread of a team at a flag before it sleeps in naps: a tenth of a millisecond or so."""
+
+SHORT_PATIENCE: Final = 256
+"""The same of other threads, who may keep the first one from its core."""
+
+LOSS: Final = 1 / 16
+"""Share of the time that other programs may cost: after a loss, steps are done by one thread for so much longer."""
+
+CLAIMS: Final = 2
+"""A thread claims what is left over this number and that of threads: several times in a phase, ever fewer items."""
+
+
+class Member(Struct):
+    """Words of one thread of a team."""
+
+    team = address(Team)
+    before = number()
+    """Number of items of the phases before."""
+    held = number()
+    """Number of items that the thread has claimed and not done."""
+    waited = number()
+    """Ticks for which it has waited."""
+    place = number()
+    """Number of the thread in the team."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +122,47 @@ def emit_relax(code: WordCode, waiting: Waiting, architecture: Architecture) -> 
         waiting.nap(code, time)
 
 
-def emit_team(code: WordCode) -> None:
-    """Emit `do_chunks (team, number)`, `do_shared_tiles (team, number)`, and `meet (team)`."""
-    _emit_meet(code)
-    _emit_do_chunks(code)
-    _emit_do_shared_tiles(code)
+@dataclass(frozen=True)
+class Host:
+    """A host of threads, as steps need it."""
+
+    architecture: Architecture
+    waiting: Waiting
+    alone_until: Callable[[Frame], Words]
+    """Emit the address of the time until which steps are done by one thread each."""
+
+    def ticks(self, code: WordCode) -> Number:
+        """Emit the time, in ticks of a clock; 0 where the architecture has none."""
+        builder, clock = code.builder, self.architecture.clock
+        if not clock:
+            return code.constant(0)
+        if clock.startswith("llvm."):
+            return Number(builder, call_intrinsic(builder, clock, I64, []))
+        read = intrinsic(builder, "llvm.read_volatile_register.i64", I64, [ir.MetaDataType()])
+        return Number(builder, builder.call(read, [builder.module.add_metadata([clock])]))
+
+    def wait(self, code: WordCode, member: Member, is_true: Callable[[], Truth]) -> None:
+        """Emit a wait for what threads that run soon do; then naps, in which one that does not run may get the core.
+
+        To let others run is not enough: the system may think that it is the turn of this thread.
+        """
+        begun = self.ticks(code)
+        code.wait_until(is_true, select(member.place == 0, PATIENCE, SHORT_PATIENCE))
+        with rarely(~is_true()):
+            code.wait_until(is_true, before=self.waiting.looks)
+        member.waited += self.ticks(code) - begun
 
 
-def emit_steps(code: WordCode, *, registers: bool) -> None:
-    """Emit `run_steps (frame, most workers) -> status`.
+def emit_team(code: WordCode, host: Host) -> None:
+    """Emit `claim (member, items) -> i64`, and `join_team (team, number)`, the task of each thread of a team."""
+    _emit_claim(code, host)
+    _emit_do_units(code)
+    _emit_join_team(code, host)
 
-    Where a host's threads have to register it has emitted `join_team (team, number)`, which leads to `do_shared_tiles`.
-    """
-    _emit_run_step(code, registers=registers)
+
+def emit_steps(code: WordCode, host: Host) -> None:
+    """Emit `run_steps (frame, most workers) -> status`."""
+    _emit_run_step(code, host)
 
     @code.function()
     def run_steps(frame: Frame, most: Number) -> Words:
@@ -136,74 +199,111 @@ def _scratch_area(frame: Frame, number: Number) -> Words:
     return frame.scratch.after(number * size)
 
 
-def _emit_run_step(code: WordCode, *, registers: bool) -> None:
+def _emit_run_step(code: WordCode, host: Host) -> None:
     """Emit `run_parallel (frame, step, split, workers) -> status`."""
 
     @code.function()
     def run_parallel(frame: Frame, step: Step, split: Split, workers: Number) -> Words:
+        until, begun = host.alone_until(frame), host.ticks(code)
+        with rarely(until.current("monotonic") > begun):
+            function, rows, scratch = step.function, split.rows, frame.scratch
+            function.call(*_tables(frame), scratch, 0, rows)
+            code.leave(code.null)
         team = code.words(TEAM_WORDS).cast(Team)
         with loop(code.constant(TEAM_WORDS)) as index:
             team[index] = 0
         team.frame, team.step, team.split = frame, step, split
-        if not registers:
-            team.members[0] = workers
-        with rarely(split.chunk_rows > 0):
-            code.leave(code.address("parallel", frame, code.address_of("do_chunks"), team, workers))
-        shared = code.address_of("join_team" if registers else "do_shared_tiles")
-        return code.address("parallel", frame, shared, team, workers)
+        status = code.address("parallel", frame, code.address_of("join_team"), team, workers)
+        # one thread would have done the work of all
+        now = host.ticks(code)
+        lost = now - begun - workers * team.worked
+        with rarely(lost > 0):
+            until.swap(now + lost * round(1 / LOSS), "monotonic")
+        return status
 
 
-def _emit_do_chunks(code: WordCode) -> None:
-    """Emit `do_chunks (team, number)`: take chunks until none is left, with the scratch memory of that number."""
+def _emit_claim(code: WordCode, host: Host) -> None:
+    """Emit `claim (member, items) -> i64`: the first item of those that a thread gets, whose number is in `held`.
+
+    What it was given before is done. It returns `items` when all items of the phase are done; the next call of this
+    thread is for the next phase.
+    """
 
     @code.function()
-    def do_chunks(team: Team, number: Number) -> None:
-        frame, split = team.frame, team.split
-        rows, chunk_rows, function = split.rows, split.chunk_rows, team.step.function
-        arguments = [*_tables(frame), _scratch_area(frame, number)]
-        flow = Blocks(code.builder, "loop", "chunk", "done")
+    def claim(member: Member, items: Number) -> Number:
+        team, before, held = member.team, member.before, member.held
+        most = team.split.workers * CLAIMS
+        with when(held > 0, likely=True):
+            team.finished.add(held)
+        flow, end = Blocks(code.builder, "claim", "some", "got", "none"), before + items
+        flow.enter("claim")
+        first = team.claimed.current()
+        flow.branch(first < end, "some", "none")
+        flow.at("some")
+        count = (end - first).divided_up(most)
+        flow.branch(team.claimed.replace(first, first + count), "got", "claim")
+        flow.at("got")
+        member.held = count
+        code.leave(first - before)
+        flow.at("none")
+        member.held = 0
+        member.before = end
+        # nothing follows units, when they are all rows, and only the first thread has to know that they are done
+        is_last = team.split.alone == team.split.rows
+        with rarely(is_last & (member.place != 0)):
+            code.leave(items)
+        host.wait(code, member, lambda: team.finished.current() >= end)
+        return items
+
+
+def _emit_do_units(code: WordCode) -> None:
+    """Emit `do_units (member, scratch, rows)`: a phase whose items are so many rows each, done by one thread each."""
+
+    @code.function()
+    def do_units(member: Member, scratch: Words, rows: Number) -> None:
+        team = member.team
+        frame, step, unit = team.frame, team.step, team.split.unit_rows
+        function, arguments = step.function, [*_tables(frame), scratch]
+        # rows between units of the widest tiles begin tiles as well; others are cut into tiles unit by unit
+        is_widest = step.width_table.columns == unit
+        units = rows.divided_up(unit)
+        flow = Blocks(code.builder, "loop", "units", "done")
         flow.enter("loop")
-        begin = team.next_row.add(chunk_rows, "monotonic")
-        flow.branch(begin < rows, "chunk", "done")
-        flow.at("chunk")
-        function.call(*arguments, begin, (begin + chunk_rows).smaller(rows))
-        flow.enter("loop")
+        first = code.number("claim", member, units)
+        flow.branch(first < units, "units", "done")
+        flow.at("units")
+        count = member.held
+        at_once = select(is_widest, count, 1)
+        with loop(count.divided_up(at_once)) as index:
+            begin = (first + index * at_once) * unit
+            end = begin + at_once * unit
+            function.call(*arguments, begin, end.smaller(rows))
+        flow.go("loop")
         flow.at("done")
 
 
-def _emit_meet(code: WordCode) -> None:
-    """Emit `meet (team)`, which returns when all members have called it."""
+def _emit_join_team(code: WordCode, host: Host) -> None:
+    """Emit `join_team (team, number)`: rows of which each is done by one thread, then those that all do together."""
 
     @code.function()
-    def meet(team: Team) -> None:
-        before = team.barriers.current()
-        here = team.waiting.add(1) + 1
-        with rarely(here == team.members.current()):
-            team.waiting.swap(0, "monotonic")
-            team.barriers.add(1)
+    def join_team(team: Team, number: Number) -> None:
+        with rarely(team.is_over.current() != 0):
             code.leave()
-        code.wait_until(lambda: team.barriers.current() != before)
-
-
-def _emit_do_shared_tiles(code: WordCode) -> None:
-    """Emit `do_shared_tiles (team, number)`: own tiles, then those that all do together."""
-
-    @code.function()
-    def do_shared_tiles(team: Team, number: Number) -> None:
-        frame, step = team.frame, team.step
-        rows, threads = team.split.rows, team.members.current()
-        tables, scratch = _tables(frame), frame.scratch
-        function = step.function
-        with rarely(threads == 1):
-            function.call(*tables, scratch, 0, rows)
-            code.leave()
-        own = _scratch_area(frame, number)
-        share, rest = shares(step, rows, threads)
-        begin, has_own = number * share, share > 0
-        with rarely(has_own):
-            function.call(*tables, own, begin, begin + share)
-        with when(rest > 0, likely=True):
-            with rarely(has_own):
-                code.call("meet", team)  # the first thread's scratch memory becomes everybody's
-            begin, team_arguments = rows - rest, (own, code.address_of("meet"), team, number, threads)
-            step.shared.call(*tables, scratch, begin, rows, *team_arguments)
+        team.inside.add(1)
+        frame, step, split = team.frame, team.step, team.split
+        member, scratch, own = code.words(Member.word_count).cast(Member), frame.scratch, _scratch_area(frame, number)
+        member.team, member.before, member.held, member.waited, member.place = team, 0, 0, 0, number
+        begun, alone, rows = host.ticks(code), split.alone, split.rows
+        with rarely(alone > 0):
+            code.call("do_units", member, own, alone)
+        with when(alone < rows, likely=True):
+            # the first thread's scratch memory is everybody's
+            together = own, code.address_of("claim"), member
+            step.shared.call(*_tables(frame), scratch, alone, rows, *together)
+        with when(number == 0, likely=True):
+            team.is_over.swap(1)
+        team.inside.add(-1)
+        with when(number == 0, likely=True):
+            team.worked = host.ticks(code) - begun - member.waited
+            # a host that waited for its threads might keep them from the core
+            host.wait(code, member, lambda: team.inside.current() == 0)

@@ -105,8 +105,6 @@ class Header(Struct):
     """Results: for each output which one of the node it is."""
     start_ns = number()
     """Nanoseconds that the host's threads take to begin and to be done."""
-    chunk_rows = number()
-    """Most rows of a chunk that a thread takes at once, unless one tile has more."""
     input_numbers = address(Words)
     """For each input which one of the node it is."""
     input_types = address(Words)
@@ -130,8 +128,10 @@ class Split(Struct):
     """Rows of the step, 0 where it is one piece of work."""
     workers = number()
     """Threads that can work on it, one at least."""
-    chunk_rows = number()
-    """Rows that a thread takes at once; 0 where all do the same tiles together."""
+    unit_rows = number()
+    """Rows of which each thread takes some at once."""
+    alone = number()
+    """The first rows, which are done in units by one thread each; all do the same tiles of the others together."""
 
 
 class Frame(Struct):

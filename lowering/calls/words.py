@@ -91,13 +91,18 @@ class Words(Longs):
         """Set bits of the word here, which other threads write."""
         self._changed("or", bits, ordering)
 
+    def keep_bits(self, bits: int, ordering: str = "acq_rel") -> None:
+        """Clear all other bits of the word here, which other threads write."""
+        self._changed("and", bits, ordering)
+
     def _changed(self, operation: str, value: Value | int, ordering: str) -> Number:
         (operand,) = operands([value])
         return Number(self.builder, self.builder.atomic_rmw(operation, self.value, operand, ordering))
 
-    def replace(self, old: int, new: int) -> Truth:
+    def replace(self, old: Number | int, new: Number | int) -> Truth:
         """Write the word here, which other threads write, if it is `old`; return whether it was."""
-        outcome = self.builder.cmpxchg(self.value, i64(old), i64(new), "acq_rel", "acquire")
+        expected, wanted = operands([old, new])
+        outcome = self.builder.cmpxchg(self.value, expected, wanted, "acq_rel", "acquire")
         return Truth(self.builder, self.builder.extract_value(outcome, 1))
 
     def call(self, *arguments: Argument) -> None:
@@ -274,10 +279,12 @@ class WordCode:
         """Return new room on the stack, of a size that only the call knows."""
         return Words(self.builder, self.builder.alloca(POINTER, count.value))
 
-    def wait_until(self, is_true: Callable[[], Truth], patience: int | None = None) -> None:
-        """Emit a wait until a condition holds, or for no more than `patience` looks."""
+    def wait_until(
+        self, is_true: Callable[[], Truth], patience: Number | int | None = None, *, before: int = 0
+    ) -> None:
+        """Emit a wait until a condition holds, or for no more than `patience` looks, after so many before."""
         looks = self.words()
-        looks[0] = 0
+        looks[0] = before
         flow = Blocks(self.builder, "look", "again", "done")
         flow.enter("look")
         holds = is_true()

@@ -8,7 +8,7 @@ place     = --begins[t]; sources[place] = s          a pass over the edges from 
 
 The last pass leaves the first edge of each node in `begins`, and edges of one node in their order.
 
-Two threads take half of the edges each, and meet between the passes: `begins` counts the first half, and then leads
+Two threads take half of the edges each, pass by pass: `begins` counts the first half, and then leads
 through it from its end; `ends` does the same for the second half, and is made of `begins` again in the end.
 """
 
@@ -52,16 +52,16 @@ class SortStep:
         self._spread(begins, Range(edges.constant(0), edges))
 
     def emit_shared(self, sharing: Sharing) -> None:
-        """Emit the passes for threads that do them together; those behind the second one wait."""
+        """Emit the passes for threads that do them together, half of the edges by one thread each."""
         nodes, edges, begins, ends = self._places()
-        # a half of the edges for each of two threads
-        is_first, works = sharing.number == 0, sharing.number < 2
         middle = edges // 2
-        half = Range(select(is_first, 0, middle), select(is_first, middle, edges))
-        table = select(is_first, begins, ends)
-        with when(works):
-            self._count(table, half)
-        sharing.barrier.meet()
+
+        def half(number: Number) -> tuple[Ints, Range]:
+            is_first = number == 0
+            return select(is_first, begins, ends), Range(select(is_first, 0, middle), select(is_first, middle, edges))
+
+        with sharing.each(2) as number:
+            self._count(*half(number))
 
         def summed(node: Number, end: Number) -> Number:
             for counts in (begins.at(node), ends.at(node)):
@@ -70,14 +70,12 @@ class SortStep:
             return end
 
         # the ends of nodes, by one thread
-        with when(is_first):
+        with sharing.each(1):
             fold(nodes, _nothing(nodes), summed)
-        sharing.barrier.meet()
-        with when(works):
-            self._spread(table, half)
-        sharing.barrier.meet()
+        with sharing.each(2) as number:
+            self._spread(*half(number))
         # the second half has moved its ends: they are where the next node begins
-        with when(is_first & (nodes > 0)):
+        with sharing.each(1), when(nodes > 0):
             last = nodes - 1
             with loop(last) as node:
                 ends[node] = begins.narrow(node + 1)

@@ -56,7 +56,6 @@ def _emit_phases(image: ImageCode, op: Conv2dOp, phased: Phased) -> None:
     reader, parts, source = phased.reader, phased.parts, image.memory.views[op.x]
     steps, copies = Steps.down_by(reader.window.stride[1]), Stage(op, copies=True)
     image.copy_pixels(reader, packing.phase_pixels, op.x, phased.x, steps, stage=copies)
-    image.meet()
     x, y = phased.x.apart(parts), phased.y.apart(parts)
     plane = y.plane
     borders = _borders(image, op, plane, plane.tiles * parts)

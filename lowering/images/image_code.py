@@ -79,24 +79,15 @@ class ImageCode:
         """Return the tiles of a plane."""
         return plane.tiles if plane.length == KNOWN else self.lengths[plane.length].tiles
 
-    def meet(self) -> None:
-        """Emit the barrier behind what threads do together."""
-        if self.sharing is not None:
-            self.sharing.barrier.meet()
-
     def each(self, count: Index, work: Each, stage: Stage | None = None, shares: int = 1) -> None:
-        """Emit the work on items below `count`: all of them, or the range that a thread has.
+        """Emit the work on items below `count`: all of them, or those that a thread claims.
 
         The items of a stage are its tiles, of which each has some shares: those of a band, where there are bands.
         """
-        sharing, first, stop = self.sharing, self.scratch.constant(0), self.scratch.constant(0) + count
+        first, stop = self.scratch.constant(0), self.scratch.constant(0) + count
         if stage is not None and self.band is not None:
             first, stop = (number * shares for number in self.band.tiles(stage))
-        if sharing is not None:
-            size, begin = stop - first, first
-            numbers = (sharing.number, sharing.number + 1)
-            first, stop = (begin + (number * size).quotient(sharing.threads) for number in numbers)
-        with loop(stop - first) as done:
+        with loop(stop - first) if self.sharing is None else self.sharing.each(stop - first) as done:
             work(first + done)
 
     def each_tile(self, result: SSAValue, work: Callable[[Number, Bytes], None]) -> None:

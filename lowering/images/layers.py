@@ -31,17 +31,15 @@ def emit_activation(image: ImageCode, op: ActivateOp | ConvertOp) -> None:
     image.each_tile(op.result, lambda number, there: call(function, image.tile(x, number), there, x.channels))
 
 
-def emit_concat(image: ImageCode, op: ConcatOp) -> bool:
-    """Emit copies of the parts that do not lie in the whole; return whether there were any."""
-    whole, first, copied = image.memory.views[op.result], 0, False
+def emit_concat(image: ImageCode, op: ConcatOp) -> None:
+    """Emit copies of the parts that do not lie in the whole."""
+    whole, first = image.memory.views[op.result], 0
     for part in op.parts:
         view = image.memory.views[part]
         there = replace(whole, channels=view.channels, first=whole.first + first)
         if view != there:
             _copy_tiles(image, op, view, there)
-            copied = True
         first += view.channels
-    return copied
 
 
 def _copy_tiles(image: ImageCode, op: ConcatOp, source: View, target: View) -> None:

@@ -142,15 +142,13 @@ class _ImageCall:
         network, image = self.op, self.image
         for outer, inner in zip(network.inputs, network.body.block.args, strict=True):
             self._move_in(outer, inner)
-        image.meet()
         for group in image.memory.groups:
             if isinstance(group, BandedOps):
                 self._emit_bands(group)
-            elif _emit_layer(image, group):
-                image.meet()
+            else:
+                _emit_layer(image, group)
         for outer, inner in zip(network.outputs, network.yielded, strict=True):
             self._move_out(inner, outer)
-        image.meet()
 
     def _emit_bands(self, group: BandedOps) -> None:
         image = self.image
@@ -158,8 +156,7 @@ class _ImageCall:
         with loop(self.number.constant(group.count)) as number:
             band = replace(image, band=Band(group, table.cast(Longs), number))
             for op in group.ops:
-                if _emit_layer(band, op):
-                    band.meet()
+                _emit_layer(band, op)
 
     def _move_in(self, outer: SSAValue, inner: SSAValue) -> None:
         view = self.image.memory.views[inner]
@@ -230,14 +227,14 @@ class _ImageCall:
         self.image.each(-(-pixels // tile), part)
 
 
-def _emit_layer(image: ImageCode, op: Operation) -> bool:
-    """Emit a layer; return whether there was anything to do."""
+def _emit_layer(image: ImageCode, op: Operation) -> None:
+    """Emit a layer, where there is anything to do."""
     stored = image.memory.stored
     if op in stored.chains:
         emit_chain(image, stored.chains[op])
-        return True
+        return
     if any(result in stored.inner or result in stored.same for result in op.results):
-        return False
+        return
     match op:
         case Conv2dOp():
             (emit_convolution if op.codes is None else emit_convolution_on_codes)(image, op)
@@ -256,9 +253,8 @@ def _emit_layer(image: ImageCode, op: Operation) -> bool:
         case BinaryOp():
             emit_arithmetic(image, op)
         case ConcatOp():
-            return emit_concat(image, op)
+            emit_concat(image, op)
         case SplitOp():
-            return False
+            pass
         case _:
             raise ValueError(f"{op.name} has no code inside a pebble.image_network")
-    return True

@@ -59,7 +59,6 @@ class Windows:
                 image.copy_pixels(op, packing.phase_pixels, op.x, source, Steps.down_by(op.window.stride[1]), fill)
             else:
                 (_copy_lines if op.x in image.memory.stored.codes else _round_pixels)(image, op, source, words)
-            image.meet()
         activation = op.activation if isinstance(op, Depthwise2dOp) else None
         fields = phases.taps, source.plane.pitch, shape_of(op.x)[1], source.tile_values
         # rows whose lengths only a call knows are alone

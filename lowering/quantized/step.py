@@ -6,7 +6,8 @@ Some rows go through all layers before the next ones do. Hidden neurons lie in t
 weights of the next layer are packed. Where dead rows are dropped, layers are in stages, between which that is done.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -33,7 +34,7 @@ from ...sparse.csr import CscMatrix, Indices
 from ..cpu_target import CpuTarget
 from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable, Packing, SizeTable
-from ..llvm.flow import branch, call, loop, when
+from ..llvm.flow import branch, call, loop
 from ..llvm.transposition import columns_to_rows, rows_to_columns
 from ..llvm.values import BYTE, FLOAT_BYTES, Bytes, Floats, Index, Number, Pointers, Value
 from ..program import TiledRows, TileTime
@@ -200,10 +201,6 @@ class QuantizedStep:
                 for buffer, size, is_bytes in ((x, inputs, chain.reads_bytes), (y, outputs, chain.yields_bytes))
             )
             self.emit_rows(source, target, count)
-            if self.sharing is not None:
-                # the next rows use the same memory
-                with when(row + count < end):
-                    self.sharing.barrier.meet()
 
     def _emit_codes(self, x: Strided, codes: Strided, count: Number) -> None:
         """Emit the codes of the input: rounded, or as they are."""
@@ -331,28 +328,24 @@ class QuantizedStep:
             stride = _stride(self.chain.layers[index].inputs)
             function = lookup_layer(self.code, self._form, layer_end(self.chain, index), stride, self.chain.kernel)
             packed = self._pointers("lookup", index, partial(_packed_lookups, self._form, index, self._center))
-            mine = self._mine(count, shares_of(self.op))
-            call(function, source.address, target, self._with_found(packed), count, *mine)
-            if index < layers[-1]:
-                self._meet()
+            found, shares = self._with_found(packed), shares_of(self.op)
+            with self._each(shares) as (first, end):
+                call(function, source.address, target, found, count, first, end)
         if layers.stop == len(self.chain.layers) and _reorders_outputs(self.chain, self._form):
             (places,) = self._pointers("places", len(self.chain.layers) - 1, _places)
             vectors = self.chain.layers[-1].outputs // VECTOR
-            self._meet()
-            first, end = self._mine(count, count)
-            call(placed_codes(self.code, vectors), y.row(first), places, end - first)
+            with self._each(count) as (first, end):
+                call(placed_codes(self.code, vectors), y.row(first), places, end - first)
 
-    def _mine(self, place: Number, shares: Index) -> tuple[Number, Number]:
-        """Return the first share of the thread, and the one behind its last: all where it works by itself."""
-        shares = place.constant(shares) if isinstance(shares, int) else shares
+    @contextmanager
+    def _each(self, items: Index) -> Generator[tuple[Number, Number]]:
+        """Emit work on items: the first one and the one behind the last, all where a thread works by itself."""
+        count = self.scratch.constant(items) if isinstance(items, int) else items
         if self.sharing is None:
-            return place.constant(0), shares
-        number, threads = self.sharing.number, self.sharing.threads
-        return number * shares // threads, (number + 1) * shares // threads
-
-    def _meet(self) -> None:
-        if self.sharing is not None:
-            self.sharing.barrier.meet()
+            yield count.constant(0), count
+            return
+        with self.sharing.each(count) as item:
+            yield item, item + 1
 
     def _emit_quads(self, chosen: range, x: Strided, y: Strided, count: Number) -> None:
         """Emit layers for 64 columns, the last ones of which may repeat one."""

@@ -27,7 +27,7 @@ ColumnKernel = Callable[[ColumnForm], ir.Function]
 def emit_by_columns(
     tile: TileCode, kernel: ColumnKernel, x: SSAValue, parameters: Sequence[Floats], result: SSAValue
 ) -> None:
-    """Emit the kernel on the columns of `x`, each thread on its own ones."""
+    """Emit the kernel on the columns of `x`, each share its own ones."""
     team = tile.team
     parts = column_parts(tile.code, tile.width, team.share_count) if team is not None else 1
     for part in range(parts):

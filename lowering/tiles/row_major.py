@@ -1,6 +1,7 @@
 """Ops outside tiles on row-major buffers: movement, broadcasting arithmetic, activations, copies."""
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -13,12 +14,13 @@ from ...dialect.ops.movement import ConcatOp, SplitOp, TakeOp, TransposeOp
 from ...dialect.ops.tile import TileOp
 from ...dialect.symbolic_sizes import ONE, Size, SymbolicShape, product
 from ...foundation.extensible_table import ExtensibleTable
+from ..calls.steps import Member
 from ..calls.words import Words
 from ..kernels.elementwise import ARITHMETIC
 from ..kernels.kernel_form import activated
 from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable, Packing, SizeTable
-from ..llvm.flow import loop
+from ..llvm.flow import Blocks, loop, when
 from ..llvm.strided import Combine, Strided, StridedMap, copy_values, emit_copy, emit_strided
 from ..llvm.values import NULL, Bytes, Floats, Index, Longs, Number, Pointers
 from ..llvm.vectors import Lanes
@@ -31,26 +33,39 @@ class RowRange(NamedTuple):
     end: Number
 
 
-class Barrier(NamedTuple):
-    """A barrier, which returns when all threads of a team have called it, and the memory of the team."""
-
-    function: Words
-    team: Words
-
-    def meet(self) -> None:
-        """Emit the call that returns when all threads of the team have made it."""
-        self.function.call(self.team)
-
-
 class Sharing(NamedTuple):
-    """Arguments of a shared step beside those of others."""
+    """Arguments of a step that a team does, beside those of others."""
 
     scratch: Bytes
     """Memory of the thread alone."""
-    barrier: Barrier
-    number: Number
-    """The number of the thread."""
-    threads: Number
+    claim: Words
+    """The function `claim` of `calls.steps`, by which the thread gets items."""
+    member: Member
+
+    @contextmanager
+    def each(self, items: Index) -> Generator[Number]:
+        """Emit a phase: what is emitted in the `with` statement, for those items of so many that this thread claims.
+
+        Behind it all of them are done.
+        """
+        count = self.scratch.constant(items) if isinstance(items, int) else items
+        flow = Blocks(self.scratch.builder, "claim", "claimed", "done")
+        flow.enter("claim")
+        first = self.claim.number_of(self.member, count)
+        flow.branch(first < count, "claimed", "done")
+        flow.at("claimed")
+        with loop(self.member.held) as item:
+            yield first + item
+        flow.go("claim")
+        flow.at("done")
+
+    @contextmanager
+    def unless_done(self, items: int) -> Generator[None]:
+        """Emit phases of so many items in all, for threads that come while some are not done."""
+        end = self.member.before + items
+        with when(self.member.team.finished.current() < end):
+            yield
+        self.member.before = end
 
 
 class StepArguments(NamedTuple):
@@ -93,7 +108,7 @@ class RowMajorStep:
     scratch: Bytes
     rows: RowRange
     sharing: Sharing | None = None
-    """The barrier and memory of threads that share rows; None where each has rows of its own."""
+    """Arguments of threads that do rows together; None where each has rows of its own."""
 
     @cached_property
     def pointers(self) -> dict[SSAValue, Floats]:

@@ -33,18 +33,13 @@ STRIPS_FROM = 4
 
 @dataclass(frozen=True)
 class ThreadTeam:
-    """A thread's place among those that do a tile together."""
+    """A thread among those that do a tile together, and the share of it that it does now."""
 
     share_count: int
-    first: Number
-    """The first share of the thread."""
-    end: Number
-    """The first share behind those of the thread."""
+    share: Number
     scratch: Bytes
     """Memory of the thread alone, in which its copies of `private` values lie."""
     private: Collection[SSAValue]
-    barrier: Callable[[], None]
-    """Emits the call that returns when all threads have made it."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +143,7 @@ class TileCode:
         return constants.pointers(table, key, pack, op if isinstance(op, Operation) else None)[0]
 
     def by_features(self, cut: Cut, features: int, share: Share) -> None:
-        """Emit `share` for all features at once, or for each share of the calling thread."""
+        """Emit `share` for all features at once, or for those of the share at hand."""
         if self.team is None or cut.by == "everyone":
             share(0, features)
             return
@@ -159,28 +154,32 @@ class TileCode:
         self.each_share(cut.borders, lambda _, first, count: share(first, count))
 
     def each_share(self, borders: Borders, share: Callable[[Number, Number, Number], None]) -> None:
-        """Emit `share` (number, first feature, features) in a loop over the thread's shares that are not empty."""
+        """Emit `share` (number, first feature, features) for the share at hand, or each of them; not for empty ones."""
         layers = (value.owner for value in self.spans if isinstance(value.owner, LinearOp))
         # the borders of a layer follow from its weights, others from the shapes alone
         layer = next((op for op in layers if op.borders == borders), None)
         pack = partial(_packed_borders, borders) if layer is None else _borders_of_layer
         table_of_borders = self.constant(("borders", borders), pack, layer).cast(Longs)
-        whole = self.scratch.constant(0), self.scratch.constant(len(borders) - 1)
-        start, end = whole if self.team is None else (self.team.first, self.team.end)
-        with loop(end - start) as done:
-            number = start + done
+
+        def one(number: Number) -> None:
             pair = table_of_borders.at(number)
             first, last = pair[0], pair[1]
             with when(first < last):
                 share(number, first, last - first)
 
+        if self.team is not None:
+            one(self.team.share)
+            return
+        with loop(self.scratch.constant(len(borders) - 1)) as number:
+            one(number)
+
     @contextmanager
     def only_for(self, share: int) -> Generator[None]:
-        """Let what is emitted in the `with` statement be done by the thread that has a share alone."""
+        """Let what is emitted in the `with` statement be done with one share alone."""
         if self.team is None:
             yield
             return
-        with when((self.team.first <= share) & (self.team.end > share)):
+        with when(self.team.share == share):
             yield
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
 from typing import NamedTuple
 
 from llvmlite import ir
@@ -16,15 +16,15 @@ from ...kernels.families import are_rows, takes_any_rows
 from ..calls.row_tiles import tiles_of_width
 from ..llvm.builder import Code
 from ..llvm.call_tables import ConstantTable
-from ..llvm.flow import call, loop, select, when
+from ..llvm.flow import call, loop, when
 from ..llvm.values import Bytes, Floats, Number, Pointers, Value
 from ..program import TiledRows, TileTime
 from .depth_first_groups import groups_at
 from .emitters import emit
 from .live_rows import RowCompaction, RowCompactionCode
-from .row_major import Barrier, RowRange, Sharing
+from .row_major import RowRange, Sharing
 from .row_tile import RowTile, is_of_rows, plan_rows, row_bytes
-from .thread_shares import Cut, OpShare, plan_alone, plan_sharing, private_arguments
+from .thread_shares import EVERYONE, Cut, SharedPlan, plan_alone, plan_sharing, private_arguments
 from .tile_code import RowBlock, ThreadTeam, TileCode, TileRows
 from .tile_memory import Span, TileMemory, features_of, plan_tile
 
@@ -34,8 +34,8 @@ LIVE_SHARE = 0.25
 LEAST_COLUMNS = 8
 """Columns of the narrowest tile for more than one row."""
 
-MOST_OPS = 64
-"""Ops of one function of a tile: LLVM takes time with the square of a block's length."""
+MOST_PIECES = 64
+"""Ops of one function of a tile, ways in and out among them: LLVM takes time with the square of a block's length."""
 
 _Tile = TileCode | RowTile
 
@@ -70,7 +70,7 @@ def emit_tile_loop(code: Code, op: TileOp, step: TileStep, sharing: Sharing | No
 
     The widest tile comes first, while `least_rows` are left for it: fewer rows are done sooner by narrower tiles than
     by one that is mostly padding. Which rows come together does not depend on `sharing`: with it threads do the wide
-    tiles together, and the first one those that are too narrow for that.
+    tiles together, and of those that are too narrow for that each some.
     """
     widths, least, scratch_bytes = op.schedule.widths, op.schedule.least_rows, 0
     arguments = [*(step.pointers[value] for value in (*op.inputs, *op.outputs)), step.table, step.scratch]
@@ -85,11 +85,11 @@ def emit_tile_loop(code: Code, op: TileOp, step: TileStep, sharing: Sharing | No
         form = _TileForm(code, op, width, f"tile{step.index}_w{width}{'_shared' if shared is not None else ''}")
         function, used = form.function(step.constants)
         scratch_bytes = max(scratch_bytes, used)
-        team, stop = [] if shared is None else _team_arguments(op, shared), end
+        made = RowRange(row, _end_of_tiles(RowRange(row, end), width, least[width]))
         if shared is None and sharing is not None:
-            stop = select(sharing.number == 0, end, row)
-        made = RowRange(row, _end_of_tiles(RowRange(row, stop), width, least[width]))
-        _emit_width(made, end, _TileCall(function, [*arguments, *team], width), shared)
+            _emit_claimed(made, _TileCall(function, [*arguments[:-1], sharing.scratch], width), sharing)
+        else:
+            _emit_width(made, _TileCall(function, [*arguments, *(shared or ())], width))
         row = made.end
     return scratch_bytes
 
@@ -158,48 +158,57 @@ def least_compacted_rows(width: int) -> int:
     return width // 2 + 1
 
 
-def _team_arguments(op: TileOp, sharing: Sharing) -> list[Value]:
-    """Return the thread's scratch, the barrier, its team, the thread's first share, and the first behind its."""
-    shares, numbers = op.schedule.shares, (sharing.number, sharing.number + 1)
-    first, end = ((number * shares).quotient(sharing.threads) for number in numbers)
-    return [sharing.scratch, *sharing.barrier, first, end]
-
-
 def _end_of_tiles(rows: RowRange, width: int, least: int) -> Number:
     """Return the row behind the tiles of one width that are made of some rows."""
     return rows.first + tiles_of_width(rows.end - rows.first, width, least).rows
 
 
-def _emit_width(rows: RowRange, end: Number, tile: _TileCall, sharing: Sharing | None) -> None:
-    """Emit tiles of one width; narrower ones follow for the rows up to `end`."""
+def _emit_width(rows: RowRange, tile: _TileCall) -> None:
+    """Emit tiles of one width."""
     with loop(rows.end - rows.first, tile.width) as offset:
-        row = rows.first + offset
-        count = (rows.end - row).smaller(tile.width)
-        call(tile.function, *tile.arguments, row, count)
-        if sharing is not None:
-            # the next tile uses the same scratch memory
-            with when(row + count < end):
-                sharing.barrier.meet()
+        _emit_tile(rows, offset, tile)
 
 
-class _TeamArguments(NamedTuple):
-    """Arguments of a tile that threads share: the thread's scratch, how it meets others, its first share, its end."""
+def _emit_claimed(rows: RowRange, tile: _TileCall, sharing: Sharing) -> None:
+    """Emit tiles of one width, of which each thread claims some."""
+    with sharing.each((rows.end - rows.first).divided_up(tile.width)) as number:
+        _emit_tile(rows, number * tile.width, tile)
 
-    scratch: Bytes
-    barrier: Barrier
-    first: Number
-    end: Number
+
+def _emit_tile(rows: RowRange, offset: Number, tile: _TileCall) -> None:
+    row = rows.first + offset
+    call(tile.function, *tile.arguments, row, (rows.end - row).smaller(tile.width))
 
 
 class _TileArguments(NamedTuple):
-    """Arguments of a tile: the buffers of operands and results, tables, scratch, the thread's place, the rows."""
+    """Arguments of a tile: the buffers of operands and results, tables, scratch, what threads share it by, the rows."""
 
     buffers: Sequence[Floats]
     table: Pointers
     scratch: Bytes
-    team: _TeamArguments | None
+    sharing: Sharing | None
     first: Number
     rows: Number
+
+    def rows_of(self, value: SSAValue, number: int) -> RowBlock:
+        """Return the rows of an operand or result, by its number among them."""
+        return RowBlock(_row(self.buffers[number], self.first, value), self.rows)
+
+
+class _Piece(NamedTuple):
+    """A piece of a tile, a way in, an op or a way out: its code, and how it is cut."""
+
+    emit: Callable[[_TileArguments, _Tile, Cut], None]
+    cut: Cut
+    needs_barrier: bool = False
+    """Whether all shares of the pieces before have to be done."""
+
+
+_Phase = Sequence[_Piece]
+"""Pieces that follow each other in each share, wherever the other shares are."""
+
+_TileOf = Callable[[_TileArguments, Number | None], _Tile]
+"""Returns the code of a tile, for one share where threads share it."""
 
 
 @dataclass(frozen=True)
@@ -216,9 +225,10 @@ class _TileForm:
         op, of_rows = self.op, is_of_rows(self.op, self.width)
         memory, total = plan_rows(op, self.width) if of_rows else _whole(plan_tile(op, self._columns))
         plan = plan_sharing(op, memory.spans, 1 if of_rows else self._columns) if self._is_shared else plan_alone(op)
+        everyone, phases = _phases(op, plan)
 
-        def tile_of(tile: _TileArguments) -> _Tile:
-            team = None if tile.team is None else self._team(memory.spans, tile.team)
+        def tile_of(tile: _TileArguments, share: Number | None) -> _Tile:
+            team = None if tile.sharing is None or share is None else self._team(memory.spans, tile.sharing, share)
             leaving, tables = self._leaving(tile.buffers[len(op.inputs) :], tile.first), (constants, tile.table)
             if of_rows:
                 one = TileCode(self.code, tables, 1, tile.scratch, memory.spans, team)
@@ -227,37 +237,39 @@ class _TileForm:
             return TileCode(self.code, tables, self._columns, tile.scratch, memory.spans, team, rows)
 
         def body(given: _TileArguments) -> None:
-            tile, (buffers, first, count) = tile_of(given), (given.buffers, given.first, given.rows)
-            for argument, buffer, cut in zip(op.body.block.args, buffers, plan.arguments, strict=False):
-                _load(tile, argument, RowBlock(_row(buffer, first, argument), count), cut)
-            if len(plan.ops) <= MOST_OPS:
-                _emit_ops(tile, plan.ops)
-            else:
-                for part in self._parts(plan.ops, tile_of):
-                    call(part, *(one for one in given if one is not None))
-            for value, buffer, share in zip(op.yielded, buffers[len(op.inputs) :], plan.results, strict=True):
-                _meet(tile, share)
-                _store(tile, value, RowBlock(_row(buffer, first, value), count), share.cut)
+            if given.sharing is None:
+                self._emit_phases(phases, given, tile_of)
+                return
+            with given.sharing.unless_done(len(phases) * op.schedule.shares):
+                _emit_pieces(everyone, given, tile_of(given, given.first.constant(0)))
+                self._emit_phases(phases, given, tile_of)
 
         return self._kernel(self.name, body), total
 
-    def _parts(
-        self, ops: Mapping[Operation, OpShare], tile_of: Callable[[_TileArguments], _Tile]
-    ) -> Iterator[ir.Function]:
-        """Yield functions with the arguments of the tile's for so many of its ops each."""
-        left = iter(ops.items())
-        while part := dict(islice(left, MOST_OPS)):
+    def _emit_phases(self, phases: Sequence[_Phase], given: _TileArguments, tile_of: _TileOf) -> None:
+        """Emit phases: where they have many pieces, in functions of their own with the arguments of the tile's."""
 
-            def body(given: _TileArguments, part: Mapping[Operation, OpShare] = part) -> None:
-                _emit_ops(tile_of(given), part)
+        def emitted(part: Sequence[_Phase], given: _TileArguments) -> None:
+            for phase in part:
+                if given.sharing is None:
+                    _emit_pieces(phase, given, tile_of(given, None))
+                    continue
+                with given.sharing.each(self.op.schedule.shares) as share:
+                    _emit_pieces(phase, given, tile_of(given, share))
 
-            yield self._kernel(self.code.module.get_unique_name(f"{self.name}_part"), body)
+        parts = [*_parts(phases)]
+        if len(parts) == 1:
+            emitted(phases, given)
+            return
+        for part in parts:
+            name = self.code.module.get_unique_name(f"{self.name}_part")
+            call(self._kernel(name, partial(emitted, part)), *(one for one in given if one is not None))
 
     def _kernel(self, name: str, body: Callable[[_TileArguments], None]) -> ir.Function:
         def together(
-            *buffers: Floats, table: Pointers, scratch: Bytes, team: _TeamArguments, first: Number, rows: Number
+            *buffers: Floats, table: Pointers, scratch: Bytes, sharing: Sharing, first: Number, rows: Number
         ) -> None:
-            body(_TileArguments(buffers, table, scratch, team, first, rows))
+            body(_TileArguments(buffers, table, scratch, sharing, first, rows))
 
         def alone(*buffers: Floats, table: Pointers, scratch: Bytes, first: Number, rows: Number) -> None:
             body(_TileArguments(buffers, table, scratch, None, first, rows))
@@ -298,38 +310,65 @@ class _TileForm:
         ends = zip((*self.op.body.block.args, *self.op.yielded), buffers, strict=True)
         return {value: _row(buffer, first, value) for value, buffer in ends if value in transposed}
 
-    def _team(self, spans: Mapping[SSAValue, Span], team: _TeamArguments) -> ThreadTeam:
-        private = private_arguments(self.op, spans)
-        share_count = self.op.schedule.shares
-        return ThreadTeam(share_count, team.first, team.end, team.scratch, private, team.barrier.meet)
+    def _team(self, spans: Mapping[SSAValue, Span], sharing: Sharing, share: Number) -> ThreadTeam:
+        return ThreadTeam(self.op.schedule.shares, share, sharing.scratch, private_arguments(self.op, spans))
 
 
-def _emit_ops(tile: _Tile, ops: Mapping[Operation, OpShare]) -> None:
-    for op, share in ops.items():
-        _meet(tile, share)
-        if isinstance(tile, RowTile):
-            tile.emit_op(op, share.cut, emit)
-        else:
-            emit(op, tile, share.cut)
+def _phases(op: TileOp, plan: SharedPlan) -> tuple[_Phase, Sequence[_Phase]]:
+    """Return what every thread does for itself, and the phases that follow."""
+    ways_in = [
+        _Piece(partial(_load, argument, number), cut)
+        for number, (argument, cut) in enumerate(zip(op.body.block.args, plan.arguments, strict=True))
+    ]
+    pieces = [piece for piece in ways_in if piece.cut != EVERYONE]
+    pieces += [_Piece(partial(_emit_op, inner), share.cut, share.needs_barrier) for inner, share in plan.ops.items()]
+    pieces += [
+        _Piece(partial(_store, value, len(op.inputs) + number), share.cut, share.needs_barrier)
+        for number, (value, share) in enumerate(zip(op.yielded, plan.results, strict=True))
+    ]
+    phases: list[list[_Piece]] = [[]]
+    for piece in pieces:
+        if piece.needs_barrier or len(phases[-1]) == MOST_PIECES:
+            phases.append([])
+        phases[-1].append(piece)
+    return [piece for piece in ways_in if piece.cut == EVERYONE], [phase for phase in phases if phase]
 
 
-def _meet(tile: _Tile, share: OpShare) -> None:
-    """Emit the barrier of a team where one is needed."""
-    team = tile.first.team if isinstance(tile, RowTile) else tile.team
-    if team is not None and share.needs_barrier:
-        team.barrier()
+def _parts(phases: Sequence[_Phase]) -> Iterator[Sequence[_Phase]]:
+    """Yield phases with as many pieces together as a function may have."""
+    part: list[_Phase] = []
+    for phase in phases:
+        if part and sum(map(len, part)) + len(phase) > MOST_PIECES:
+            yield part
+            part = []
+        part.append(phase)
+    yield part
 
 
-def _load(tile: _Tile, value: SSAValue, rows: RowBlock, cut: Cut) -> None:
+def _emit_pieces(phase: _Phase, given: _TileArguments, tile: _Tile) -> None:
+    for piece in phase:
+        piece.emit(given, tile, piece.cut)
+
+
+def _emit_op(op: Operation, _: _TileArguments, tile: _Tile, cut: Cut) -> None:
+    if isinstance(tile, RowTile):
+        tile.emit_op(op, cut, emit)
+    else:
+        emit(op, tile, cut)
+
+
+def _load(value: SSAValue, number: int, given: _TileArguments, tile: _Tile, cut: Cut) -> None:
     """Emit the way in, but for what is read where it is."""
+    rows = given.rows_of(value, number)
     if isinstance(tile, RowTile):
         tile.load(value, rows.address, cut)
     elif tile.rows is None or value not in tile.rows.direct:
         tile.load_rows(value, rows, cut)
 
 
-def _store(tile: _Tile, value: SSAValue, rows: RowBlock, cut: Cut) -> None:
+def _store(value: SSAValue, number: int, given: _TileArguments, tile: _Tile, cut: Cut) -> None:
     """Emit the way out, but for what is there already."""
+    rows = given.rows_of(value, number)
     if isinstance(tile, RowTile):
         tile.store(value, rows.address, cut)
     elif tile.rows is None or value not in tile.rows.direct:

@@ -4,22 +4,25 @@ from typing import Final
 
 from ...lowering.calls.sizes import emit_sizes, round_up
 from ...lowering.calls.split import emit_split
-from ...lowering.calls.steps import emit_relax, emit_steps, emit_team
+from ...lowering.calls.steps import Host, emit_relax, emit_steps, emit_team
 from ...lowering.calls.table import Header, Problem, Split
-from ...lowering.calls.words import Shared, Struct, Words, address, number
+from ...lowering.calls.words import Struct, Words, address, number
 from ...lowering.llvm.flow import loop, select, when
 from ...lowering.llvm.values import ALIGNMENT, Number
 from .api import Slot
 from .code import Api, OrtCode
 from .tensors import UNSET, OrtFrame, emit_tensors
-from .thread_team import WAITING, emit_join
+from .waiting import WAITING
+
+ALONE_UNTIL: Final = "redpebble_alone_until"
+"""The variable of the time until which steps are done by one thread each: what other programs take, all nodes lack."""
 
 STACK_BYTES: Final = 16384
 """Memory of a call up to this size lies on the stack; a thread has much more."""
 
 
 class Kernel(Struct):
-    """Words of a node's state; all but the last are never changed, and that one changes no result."""
+    """Words of a node's state, which are never changed."""
 
     api = address(Api)
     header = address(Header)
@@ -28,23 +31,22 @@ class Kernel(Struct):
     shape_of = address(Words)
     owner = number()
     """Number by which the host knows the network, negative where the host runs it; 0 where it lies in the library."""
-    solo_calls = Shared()
-    """Number of teams in a row that no other thread has joined."""
 
 
-KERNEL_BYTES: Final = 56
+KERNEL_BYTES: Final = 48
 
 
 def emit_compute(code: OrtCode) -> None:
     """Emit `compute (kernel, context) -> status`."""
+    host = Host(code.architecture, WAITING, lambda _: code.table(ALONE_UNTIL))
     emit_relax(code, WAITING, code.architecture)
     _emit_report(code)
     _emit_parallel(code)
     emit_sizes(code)
     emit_split(code)
-    emit_team(code)
-    emit_join(code)
-    emit_steps(code, registers=True)
+    emit_team(code, host)
+    code.variable(ALONE_UNTIL, 1).linkage = "internal"
+    emit_steps(code, host)
     emit_tensors(code)
     _emit_run_at(code)
     _emit_run_allocated(code)
@@ -123,7 +125,6 @@ def _emit_compute(code: OrtCode) -> None:
         frame.threads = kernel.threads
         frame.dims = code.fresh_words(header.most_rank + 1)
         frame.shape_of = kernel.shape_of
-        frame.solo_calls = kernel.solo_calls
         with loop(symbols) as index:
             frame.symbols[index] = UNSET
         for name in ("read_inputs", "evaluate", "write_outputs"):

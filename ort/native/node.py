@@ -203,7 +203,6 @@ def _emit_create(code: OrtCode) -> None:
         kernel.header = header.to()
         kernel.threads = code.number("cpu_count")
         kernel.shape_of = op.to(CustomOp.ShapeOf)
-        kernel.solo_calls[0] = 0
         kernel.owner = owner[0]
         kinds = [ir.Constant(I32, kind) for kind in (ARENA_ALLOCATOR, DEFAULT_MEMORY)]
         return api.ask(Slot.CreateCpuMemoryInfo, *kinds, kernel.at(Kernel.memory_info))

@@ -20,8 +20,6 @@ class OrtFrame(Frame):
     """Room for one shape."""
     shape_of = address(Words)
     """The function that tells an input's shape at once, or null."""
-    solo_calls = address(Words)
-    """Address of the number of teams in a row that no other thread has joined."""
 
 
 UNSET: Final = -1

@@ -19,8 +19,9 @@ from redpebble.runtime.jit import MachineCode
 from redpebble.runtime.loaded_network import LoadedNetwork
 from redpebble.runtime.memory import address_of
 from redpebble.runtime.thread_pool import ThreadPool
+from tests.support.absent_threads import AbsentThreads
 
-ROWS, TILE, PIECES = 512, 64, 2
+ROWS, TILE, PIECES = 512, 64, 6
 DEADLINE = 60.0
 """Seconds after which a thread that should have moved on is taken to hang."""
 
@@ -33,6 +34,9 @@ class WatchedCall:
     def __init__(self, pool: ThreadPool) -> None:
         self.work: Callable[[], object] = lambda: None
         """What is done for each piece of the rows."""
+        self.doers: list[int] = []
+        """The thread that did each piece."""
+        self._alone_until = word_of(pool, Pool.alone_until)
         self._pieces: list[tuple[int, int]] = []
         self._function = StepFunction(self._step)
         self._call = self._new_call(pool)
@@ -40,6 +44,7 @@ class WatchedCall:
     def _step(self, *arguments: int) -> None:
         *_, begin, end = arguments
         self._pieces.append((begin, end))
+        self.doers.append(threading.get_ident())
         self.work()
 
     def _new_call(self, pool: ThreadPool) -> Call:
@@ -55,16 +60,26 @@ class WatchedCall:
         words.write_to(table, {"step0": function, symbols.table: address_of(table)})
         return new_call(LoadedNetwork(program, table, MachineCode({}, {}, ())), {"rows": ROWS}, pool)
 
-    def run(self) -> int:
-        """Return in how many pieces the rows were done: in one where the call had no threads."""
+    def run(self, *, after_loss: bool = False) -> int:
+        """Return in how many pieces the rows were done: in one where the call had no threads.
+
+        What other programs have cost before is forgotten, but for a call `after_loss`.
+        """
         self._pieces.clear()
+        self.doers.clear()
+        if not after_loss:
+            self._alone_until[0] = 0
         self._call.native.run()
         assert sorted(row for begin, end in self._pieces for row in range(begin, end)) == [*range(ROWS)]
         return len(self._pieces)
 
 
+def word_of(pool: ThreadPool, number: int) -> "ctypes.Array[ctypes.c_int64]":
+    return (ctypes.c_int64 * 1).from_address(pool.address + 8 * number)
+
+
 def use_of(pool: ThreadPool) -> int:
-    return ctypes.cast(pool.address, ctypes.POINTER(ctypes.c_int64))[Pool.use]
+    return int(word_of(pool, Pool.use)[0])
 
 
 def stopping(pool: ThreadPool) -> threading.Thread:
@@ -124,3 +139,37 @@ def test_a_pool_without_a_call_stops_at_once_and_again() -> None:
 def started(thread: threading.Thread) -> threading.Thread:
     thread.start()
     return thread
+
+
+def test_nobody_waits_for_a_thread_that_has_not_begun() -> None:
+    call = WatchedCall(AbsentThreads(2))
+    assert [call.run() for _ in range(3)] == [PIECES] * 3
+
+
+class HeldThread:
+    """The work of a call in which a thread of the pool stays in its first piece until the caller has done the rest."""
+
+    def __init__(self, call: WatchedCall) -> None:
+        self.call, self.caller = call, threading.get_ident()
+        self.has_begun = threading.Event()
+        call.work = self._work
+
+    def _work(self) -> None:
+        if threading.get_ident() == self.caller:
+            assert self.has_begun.wait(DEADLINE)
+            return
+        self.has_begun.set()
+        end = time.monotonic() + DEADLINE
+        while len(self.call.doers) < PIECES and time.monotonic() < end:
+            time.sleep(0.001)
+        time.sleep(0.5)
+
+
+def test_a_thread_that_is_held_up_costs_what_it_has_begun_and_then_the_caller_works_alone() -> None:
+    call = WatchedCall(ThreadPool(2))
+    held = HeldThread(call)
+    assert call.run() == PIECES
+    assert call.doers.count(held.caller) == PIECES - 1
+    # it was waited for half a second: the steps of the next seconds are not shared
+    assert call.run(after_loss=True) == 1
+    assert call.run() == PIECES

@@ -61,19 +61,17 @@ def steps(draw: st.DrawFn) -> Step:
 
 
 def ranges(step: Step, rows: int, threads: int, costs: SplitCosts) -> list[int]:
-    """The numbers of rows that threads do at once, in their order; what all do together comes last."""
+    """The numbers of rows that a thread cuts into tiles at once, in their order; what all do together comes last."""
     assert step.tiled is not None
     words = split(step, rows, threads, costs)
     assert words[Split.rows] == rows
     assert 1 <= words[Split.workers] <= threads
     if words[Split.workers] == 1:
         return [rows]
-    if chunk := words[Split.chunk_rows]:
-        return [min(chunk, rows - begin) for begin in range(0, rows, chunk)]
-    widest = step.tiled.times[-1].width
-    share = rows // (widest * threads) * widest
-    assert step.tiled.shared is not None
-    return [share] * threads + [rows - share * threads]
+    alone, unit = words[Split.alone], words[Split.unit_rows]
+    parts = [min(unit, alone - begin) for begin in range(0, alone, unit)]
+    assert alone == rows or step.tiled.shared is not None
+    return [*parts, rows - alone] if alone < rows else parts
 
 
 def kinds(step: Step, rows: int) -> list[int]:
@@ -110,14 +108,15 @@ def test_small_work_is_not_given_to_threads() -> None:
 
 def test_threads_take_whole_tiles_while_there_are_some_for_each() -> None:
     slow = Step("step0", ROWS, TiledRows((TileTime(16, 1, 40.0, 25.0), TileTime(64, 40, 100.0, 60.0)), 16, "shared0"))
-    assert split(slow, 144, 2) == {Split.rows: 144, Split.workers: 2, Split.chunk_rows: 0}
+    assert split(slow, 144, 2) == {Split.rows: 144, Split.workers: 2, Split.unit_rows: 64, Split.alone: 128}
     assert ranges(slow, 144, 2, IN_PROCESS) == [64, 64, 16]
 
 
-def test_pieces_are_small_where_threads_may_come_late() -> None:
+def test_threads_take_units_of_the_tiles_by_which_they_end_first() -> None:
     slow = Step("step0", ROWS, TiledRows((TileTime(16, 1, 40.0), TileTime(32, 17, 50.0)), 16))
-    assert ranges(slow, 1024, 2, IN_PROCESS) == [512, 512]
-    assert ranges(slow, 1024, 2, IN_ONNXRUNTIME) == [64] * 16
+    assert ranges(slow, 128, 2, IN_PROCESS) == [32] * 4
+    assert ranges(slow, 96, 2, IN_PROCESS) == [32] * 3
+    assert ranges(slow, 32, 2, IN_PROCESS) == [16] * 2
 
 
 def test_so_few_connections_are_not_shared_inside_onnxruntime_whatever_the_estimates() -> None:

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 import redpebble
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
-from redpebble.lowering.tiles.tile_loop import MOST_OPS
+from redpebble.lowering.tiles.tile_loop import MOST_PIECES
 from redpebble.options import Options
 from redpebble.pipeline import build
 
-COUNT = 2 * MOST_OPS + 3
+COUNT = 2 * MOST_PIECES + 3
 
 
 def _chain(operators: str) -> onnx.ModelProto:
@@ -42,7 +42,7 @@ def test_no_function_of_a_long_tile_has_more_than_so_many_calls() -> None:
     functions = [text.partition("\n}")[0] for text in program.llvm_ir.split("define internal void ")]
     calls = {text.split("(")[0]: text.count("call void") for text in functions if text.startswith('@"tile')}
     assert sum("part" in name for name in calls) >= 3
-    assert max(calls.values()) <= MOST_OPS
+    assert max(calls.values()) <= MOST_PIECES
     assert sum(calls.values()) >= COUNT
 
 

@@ -15,16 +15,22 @@ from redpebble.dialect.ops.elementwise import ActivateOp, AddOp, MulOp
 from redpebble.dialect.ops.layers import LayerNormOp, LinearOp, LogSoftmaxOp, ReduceMeanOp, SoftmaxOp
 from redpebble.dialect.ops.movement import ConcatOp, SplitOp
 from redpebble.dialect.ops.tile import TileOp
+from redpebble.dialect.symbolic_sizes import bind_symbols
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor, shape_of
 from redpebble.kernels.families import FAMILIES
+from redpebble.lowering.calls.network_table import IN_PROCESS
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.lowering.driver import lower
 from redpebble.lowering.tiles.thread_shares import even_borders
+from redpebble.runtime.bound_call import BoundCall
+from redpebble.runtime.call import new_call
 from redpebble.runtime.jit import host_target
+from redpebble.runtime.loaded_network import load_network
 from redpebble.sparse.csr import CscMatrix
+from tests.support.absent_threads import AbsentThreads
 from tests.support.few_bits import FewBits
 from tests.support.few_bits_layers import constant_of, layer
-from tests.support.lowering_modules import Floats, best_target_first, function, native, tiled
+from tests.support.lowering_modules import Floats, best_target_first, function, native, object_of, tiled
 
 BATCHES = (0, 1, 5, 17, 40, 65)
 
@@ -133,6 +139,27 @@ def assert_same_bits(module: ModuleOp, shares: int, target: CpuTarget) -> None:
         for threads in range(1, shares + 1):
             for one, other in zip(expected, together.run(None, feeds, threads=threads), strict=True):
                 assert one.tobytes() == other.tobytes(), (batch, threads)
+
+
+@pytest.mark.parametrize("module", [two_layers("count_blocks"), everything()], ids=["layers", "everything"])
+def test_shares_of_threads_that_have_not_begun_are_done_by_the_caller(module: ModuleOp) -> None:
+    cut, target = shared(module, 3), host_target()
+    program = lower(cut, target)
+    loaded = load_network(program, object_of(program.llvm_ir, target), IN_PROCESS)
+    alone, pool = native(with_same_times(module, cut), target), AbsentThreads(3)
+    for batch in BATCHES[1:]:
+        rng = np.random.default_rng(batch)
+        feeds = {
+            node.name: rng.standard_normal((batch, int(node.shape[1]))).astype(np.float32)
+            for node in alone.get_inputs()
+        }
+        expected = alone.run(None, feeds)
+        symbols = bind_symbols({one.name: one.shape for one in program.inputs}, [x.shape for x in feeds.values()])
+        call = new_call(loaded, symbols, pool)
+        assert call.is_parallel
+        bound = BoundCall(call, [*feeds.values()], [np.empty_like(one) for one in expected])
+        for one, other in zip(expected, bound.run(), strict=True):
+            assert one.tobytes() == other.tobytes(), batch
 
 
 @pytest.mark.parametrize(

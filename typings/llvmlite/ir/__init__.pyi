@@ -27,6 +27,7 @@ from .types import (
     HalfType as HalfType,
     IntType as IntType,
     LiteralStructType as LiteralStructType,
+    MetaDataType as MetaDataType,
     PointerType as PointerType,
     Type as Type,
     VectorType as VectorType,
