@@ -39,7 +39,9 @@ AHEAD: Final = 4096
 """Distance in bytes between the codes that are read and the codes that are fetched ahead."""
 
 ACCUMULATORS: Final = 2
-"""Sums of a row for each output: chunks of even numbers, and of odd ones."""
+"""Sums of a row for each output where there are few rows: chunks of even numbers, and of odd ones."""
+
+FEW_ROWS: Final = 3
 
 BYTES = ir.VectorType(BYTE, CHUNK)
 WORDS = ir.VectorType(I16, CHUNK // 2)
@@ -238,6 +240,10 @@ class _PanelCode:
     x: _Rows
     panel: _Panel
 
+    @property
+    def _accumulators(self) -> int:
+        return ACCUMULATORS if self.rows <= FEW_ROWS else 1
+
     def emit(self, form: LinearForm, y: _Results, units: Number, unit: Number, left: Number) -> None:
         """Emit all units, and the writing of results."""
         lanes, panel = self.lanes, self.panel
@@ -259,7 +265,7 @@ class _PanelCode:
                 words = at.after(number * (CHUNK // 8 * LOOKED_UP // CHUNK_INPUTS)).cast(Longs)
                 return self._half(inputs.at(number * LOOKED_UP), words, start.zeros, state)
 
-            zeros = [_constant(NUMBERS, 0)] * (self.rows * (ACCUMULATORS - 1))
+            zeros = [_constant(NUMBERS, 0)] * (self.rows * (self._accumulators - 1))
             low, high, totals = fold(unit // LOOKED_UP, _State(now.low, now.high, [*start.sums, *zeros]), half)
             return _State(low, high, self._scaled(index, scales, totals, now.sums))
 
@@ -325,7 +331,7 @@ class _PanelCode:
         """Add the products of a chunk to the sums of all rows."""
         builder = self.lanes.builder
         codes = builder.bitcast(codes, NUMBERS)
-        first = self.rows * (number % ACCUMULATORS)
+        first = self.rows * (number % self._accumulators)
         for row in range(self.rows):
             place = inputs.at(row * self.x.codes_apart + CHUNK_INPUTS * number)
             four = broadcast(builder, place.load(I32, 1), PANEL_WIDTH)
