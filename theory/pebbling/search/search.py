@@ -18,7 +18,7 @@ from ...compiled import one_connection
 from ..exact_optimum import exact_optimum
 from ..machine import Memory, Policy, TransferCount
 from ..machine_compiled import count_transfers
-from ..orders.interval_stabbing import TargetOrders, decode
+from ..orders.interval_stabbing import TargetOrders, decode, natural_orders
 from .connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections, moves_are_ready
 from .interval_annealing import StabbingBlocks, StabbingMoves, swaps_are_ready
 from .starts import rolling_targets, start_orders, target_orders
@@ -114,8 +114,7 @@ def search_order(network: NeuronGraph, request: SearchRequest, rng: np.random.Ge
         rng: source of randomness.
     """
     budget = request.budget()
-    # the code that counts comes first: while other code is compiled for as long as there is time, none else can be
-    count_transfers(one_connection(), [0], request.memory)
+    compile_loops(request, budget)
     orders = start_orders(network, request.capacity, lambda: budget.is_spent(STARTS_SHARE))
     starts = {name: count_transfers(network, order, request.memory) for name, order in orders.items()}
     exact = exact_optimum(network, request.capacity)
@@ -132,6 +131,17 @@ def search_order(network: NeuronGraph, request: SearchRequest, rng: np.random.Ge
     best = min(found, key=lambda candidate: candidate.cost)
     counts = count_transfers(network, best.order, request.memory)
     return FoundOrder(best.order, counts, best.start, joined_trace(best.trace), starts)
+
+
+def compile_loops(request: SearchRequest, budget: Budget) -> None:
+    """Compile what every search needs, then what moves targets, if there is time.
+
+    In this order: while the latter is compiled, or no longer waited for, nothing else can be.
+    """
+    one = one_connection()
+    count_transfers(one, decode(one, natural_orders(one, 1)), request.memory)
+    if request.proposals != 0:
+        swaps_are_ready(budget.is_late)
 
 
 # The phases of one search: orders of targets, then connections; each takes its share of the budget.
