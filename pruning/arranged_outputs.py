@@ -50,19 +50,22 @@ def arranged(
     groups = [group for group in _groups(whole, set(model.dense)) if group.width > height]
     if not groups:
         return model
-    squares = _mean_squares(model, batches[: few_batches(batches)])
+    names = {name for group in groups for name in group.layers}
+    squares = _mean_squares(model, batches[: few_batches(batches)], names)
     for group in groups:
         scores = [np.square(model.dense[name]) * squares[name][:, np.newaxis] for name in group.layers]
         group.permute(whole.graph, np.concatenate(similar_outputs(np.concatenate(scores), height)))
     return replace(SourceModel.read(whole, keep), original=model.original)
 
 
-def _mean_squares(model: SourceModel, batches: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[np.float32]]:
-    """Return the mean squares [inputs] of what each layer reads."""
+def _mean_squares(
+    model: SourceModel, batches: Sequence[Mapping[str, NDArray[Any]]], names: set[str]
+) -> dict[str, NDArray[np.float32]]:
+    """Return the mean squares [inputs] of what these layers read."""
     trace = Trace.start(SegmentedModel.of(model.proto, model.layers, usable_threads()), batches)
     found = dict[str, NDArray[np.float32]]()
-    while not trace.is_over:
-        for layer in trace.model.segments[trace.done].layers:
+    while len(found) < len(names):
+        for layer in [one for one in trace.model.segments[trace.done].layers if one.name in names]:
             means = [np.square(rows).mean(axis=0) for rows in trace.rows(layer) if len(rows)]
             found[layer.name] = np.mean(means, axis=0) if means else np.ones(layer.inputs, np.float32)
         trace.advance(model.dense)

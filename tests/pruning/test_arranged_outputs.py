@@ -18,6 +18,7 @@ from redpebble.pruning.report import Pruned
 from redpebble.pruning.source_model import SourceModel
 from redpebble.verification.oracle import Oracle
 from tests.pruning.dense_networks import WIDTH, branched_network, samples, weight_of
+from tests.pruning.test_recurrences import data, tagger
 
 Array = NDArray[np.float32]
 
@@ -152,3 +153,16 @@ def test_residuals_that_are_normalised_stay_in_their_order() -> None:
     # rows follow the layer before, columns stay
     assert not same & set(narrowed)
     assert np.array_equal(np.sort(before.dense[narrowed[0]], axis=0), np.sort(after.dense[narrowed[0]], axis=0))
+
+
+def test_a_head_behind_a_recurrence_is_arranged_and_the_recurrence_is_v_n_m_where_it_stands(tmp_path: Path) -> None:
+    result = redpebble.prune(tagger(), data(), structure="16:2:8", rows=16)
+    path = saved(result, tmp_path)
+    assert is_v_n_m(product_weights(path)["head"], 16, 2, 8)
+    held = {
+        one.name: numpy_helper.to_array(one) for one in onnx.ModelProto.FromString(path.read_bytes()).graph.initializer
+    }
+    assert is_v_n_m(held["w"].reshape(-1, held["w"].shape[-1]), 16, 2, 8)
+    (expected,), (found,) = (Oracle(one).run(data()) for one in (ir.from_proto(tagger()), path))
+    assert expected.shape == found.shape
+    assert np.corrcoef(expected.reshape(-1, 64).T, found.reshape(-1, 64).T)[:64, 64:].diagonal().min() > 0.3
