@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import onnx
 import onnx_ir as ir
@@ -68,7 +68,7 @@ def model_bytes(model: ir.Model) -> bytes | None:
     if _weight_bytes(model) > PROTOBUF_LIMIT - STRUCTURE:
         return None
     # to copy a model of many nodes takes as long as to write it
-    whole = ir.external_data.load_to_model(model.clone()) if has_external_weights(model) else model
+    whole = _in_memory(model.clone()) if has_external_weights(model) else model
     kept = [(value, value.type, value.shape) for value in _said_twice(whole)]
     _say_once(whole)
     try:
@@ -81,10 +81,23 @@ def model_bytes(model: ir.Model) -> bytes | None:
     return proto.SerializeToString()
 
 
+def _in_memory(model: ir.Model) -> ir.Model:
+    """Load the weights of a model, which may be changed on the way, from its data files."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            held = value.const_value
+            if isinstance(held, ir.ExternalTensor):
+                # loading closes the file, which somebody may still read an array of
+                place: Any = (held.location, held.offset, held.length, held.dtype)  # pyright: ignore[reportUnknownMemberType]
+                more: Any = {"base_dir": held.base_dir, "shape": held.shape, "name": held.name or ""}  # pyright: ignore[reportUnknownMemberType]
+                value.const_value = ir.ExternalTensor(*place, **more)
+    return ir.external_data.load_to_model(model)
+
+
 def _write(model: ir.Model, path: Path, *, external: bool) -> None:
     """Write a model that may be changed on the way, with its data file beside it."""
     _say_once(model)
-    written = model if external else ir.external_data.load_to_model(model)
+    written = model if external else _in_memory(model)
     data = f"{path.name}.data" if external else None
     # onnx-ir leaves the parameter of PathLike open, which is all that is unknown here.
     ir.save(written, path, external_data=data, size_threshold_bytes=EXTERNAL_FROM)  # pyright: ignore[reportUnknownMemberType]

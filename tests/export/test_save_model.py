@@ -148,3 +148,13 @@ def test_a_model_becomes_bytes_without_a_copy_and_stays_as_it_is(monkeypatch: py
     assert content is not None
     assert {name: (value.type, value.shape) for name, value in one.graph.initializers.items()} == before
     assert not {info.name for info in onnx.ModelProto.FromString(content).graph.value_info} & WEIGHTS.keys()
+
+
+def test_a_model_is_loaded_while_somebody_reads_an_array_of_its_data_file(tmp_path: Path) -> None:
+    read = externally_saved(tmp_path)
+    arrays = [value.const_value.numpy() for value in read.graph.initializers.values() if value.const_value is not None]
+    content = model_bytes(read)
+    assert content is not None
+    save_model(read, tmp_path / "whole.onnx", external_data=False)
+    assert (tmp_path / "whole.onnx").stat().st_size > sum(one.nbytes for one in arrays) > 0
+    assert len(content) > sum(one.nbytes for one in arrays)
