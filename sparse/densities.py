@@ -15,9 +15,8 @@ MOSTLY_ZEROS: Final = 0.5
 STORED_CODES: Final = 0.8
 """Density below which a weight of four bits is read as codes, where inputs are rounded.
 
-Such kernels are faster than onnxruntime's on weights without zeros, too (1.5 to 1.8 times on Zen 1, for 1 to 128 rows),
-but pricing, packing and writing take a third of a microsecond for each of these weights when a session is made first,
-six minutes for a billion. Of codes that nobody pruned about a tenth are zeros.
+Denser ones are read as dense codes, on CPUs that place bytes by a mask alone. Of codes that nobody pruned about a tenth
+are zeros.
 """
 
 CODES_ALONE: Final = 0.4
