@@ -64,7 +64,7 @@ PATIENCE: Final = 2000
 SHORT_PATIENCE: Final = 256
 """The same of other threads, who may keep the first one from its core."""
 
-LOSS: Final = 1 / 16
+LOSS: Final = 1 / 64
 """Share of the time that other programs may cost: after a loss, steps are done by one thread for so much longer."""
 
 CLAIMS: Final = 2
