@@ -104,7 +104,9 @@ def pool_module(architecture: Architecture, *, linux: bool) -> str:
     """
     code = WordCode(ir.Module("redpebble-calls"))
     _declare_system(code, linux=linux)
-    host = Host(architecture, WAITING, lambda frame: frame.cast(PoolFrame).pool.alone_until)
+    host = Host(
+        architecture, WAITING, waits_itself=False, alone_until=lambda frame: frame.cast(PoolFrame).pool.alone_until
+    )
     emit_relax(code, WAITING, architecture)
     _emit_report(code)
     emit_sizes(code)

@@ -48,6 +48,8 @@ class Team(Struct):
     """Whether all phases are done."""
     worked = number()
     """Ticks for which the thread with the first number has not waited."""
+    napped = number()
+    """1 where that thread has slept."""
     inside = Shared()
     """Number of threads at work."""
     claimed = Shared(LINE)
@@ -64,7 +66,7 @@ PATIENCE: Final = 2000
 SHORT_PATIENCE: Final = 256
 """The same of other threads, who may keep the first one from its core."""
 
-LOSS: Final = 1 / 64
+LOSS: Final = 1 / 16
 """Share of the time that other programs may cost: after a loss, steps are done by one thread for so much longer."""
 
 CLAIMS: Final = 2
@@ -81,6 +83,8 @@ class Member(Struct):
     """Number of items that the thread has claimed and not done."""
     waited = number()
     """Ticks for which it has waited."""
+    napped = number()
+    """1 where it has slept meanwhile."""
     place = number()
     """Number of the thread in the team."""
 
@@ -128,6 +132,8 @@ class Host:
 
     architecture: Architecture
     waiting: Waiting
+    waits_itself: bool
+    """Whether the host waits for its threads in a way of its own, too: then losses without naps of ours count."""
     alone_until: Callable[[Frame], Words]
     """Emit the address of the time until which steps are done by one thread each."""
 
@@ -150,6 +156,7 @@ class Host:
         code.wait_until(is_true, select(member.place == 0, PATIENCE, SHORT_PATIENCE))
         with rarely(~is_true()):
             code.wait_until(is_true, before=self.waiting.looks)
+            member.napped = 1
         member.waited += self.ticks(code) - begun
 
 
@@ -217,7 +224,10 @@ def _emit_run_step(code: WordCode, host: Host) -> None:
         # one thread would have done the work of all
         now = host.ticks(code)
         lost = now - begun - workers * team.worked
-        with rarely(lost > 0):
+        is_lost = lost > 0
+        if not host.waits_itself:
+            is_lost &= team.napped != 0
+        with rarely(is_lost):
             until.swap(now + lost * round(1 / LOSS), "monotonic")
         return status
 
@@ -292,7 +302,8 @@ def _emit_join_team(code: WordCode, host: Host) -> None:
         team.inside.add(1)
         frame, step, split = team.frame, team.step, team.split
         member, scratch, own = code.words(Member.word_count).cast(Member), frame.scratch, _scratch_area(frame, number)
-        member.team, member.before, member.held, member.waited, member.place = team, 0, 0, 0, number
+        member.team, member.before, member.held, member.place = team, 0, 0, number
+        member.waited, member.napped = 0, 0
         begun, alone, rows = host.ticks(code), split.alone, split.rows
         with rarely(alone > 0):
             code.call("do_units", member, own, alone)
@@ -307,3 +318,4 @@ def _emit_join_team(code: WordCode, host: Host) -> None:
             team.worked = host.ticks(code) - begun - member.waited
             # a host that waited for its threads might keep them from the core
             host.wait(code, member, lambda: team.inside.current() == 0)
+            team.napped = member.napped

@@ -38,7 +38,7 @@ KERNEL_BYTES: Final = 48
 
 def emit_compute(code: OrtCode) -> None:
     """Emit `compute (kernel, context) -> status`."""
-    host = Host(code.architecture, WAITING, lambda _: code.table(ALONE_UNTIL))
+    host = Host(code.architecture, WAITING, waits_itself=True, alone_until=lambda _: code.table(ALONE_UNTIL))
     emit_relax(code, WAITING, code.architecture)
     _emit_report(code)
     _emit_parallel(code)
