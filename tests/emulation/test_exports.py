@@ -22,6 +22,7 @@ from redpebble.verification.oracle import Oracle
 from tests.emulation.arm_program import calls_in
 from tests.emulation.on_arm import count, needs_qemu, on_arm, save_calls
 from tests.end_to_end.test_exports import sizes_of
+from tests.support.few_bits import FewBits
 from tests.support.quantized_models import statically_quantized
 
 Feeds = Mapping[str, NDArray[Any]]
@@ -61,13 +62,20 @@ def steps(inputs: DecoderInputs) -> Iterator[Feeds]:
         yield inputs.feeds(rng.integers(0, inputs.vocabulary, (batch, length)), past, rng)
 
 
+def few_bits() -> Held:
+    """Return a layer of four bits with zeros, whose inputs may be rounded to eight bits."""
+    case, rng = FewBits(512, 384, zeros=0.9), np.random.default_rng(0)
+    calls: list[Feeds] = [{"x": rng.standard_normal((rows, case.inputs), dtype=np.float32)} for rows in (1, 7, 41)]
+    return Held(case.model, calls, 1e-2)
+
+
 HELD: dict[str, Callable[[Path], Held]] = {
     "bert": lambda _: of_sizes("bert.dynamo"),
     "resnet_18": lambda _: of_sizes("resnet_18.dynamo"),
     "mobilenet_v3 in bytes": lambda folder: in_bytes("mobilenet_v3.classic", folder),
     "lstm": lambda _: of_sizes("lstm.dynamo"),
-    "mixer": lambda _: of_sizes("mixer_small.dynamo"),
-    "mistral, 4 bits": lambda _: decoder("mistral_int4.genai"),
+    "mistral": lambda _: decoder("mistral.genai"),
+    "4 bits": lambda _: few_bits(),
 }
 
 

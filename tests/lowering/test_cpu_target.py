@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
+from redpebble.kernels.byte_times import ALL_PRICES
+from redpebble.kernels.dense_work import RUNTIMES
+from redpebble.kernels.formats import bfloat_pairs
+from redpebble.kernels.prices import PRICES, STREAMS
 from redpebble.lowering.architectures import architecture_of, host_name, told_features
 from redpebble.lowering.cpu_target import ARM_CPUS, CpuTarget
 from redpebble.runtime.jit import missing_features
@@ -62,6 +66,15 @@ def test_arm_has_vectors_of_four_floats_in_32_registers_and_multiplies_and_adds_
     for target in ARM_CPUS.values():
         assert (target.lanes, target.registers, target.has_fma) == (4, 32, True)
         assert not target.has_avx512
+
+
+def test_each_named_arm_has_prices_of_all_kinds() -> None:
+    for target in ARM_CPUS.values():
+        assert target.stated is not None
+        name = target.stated.prices
+        assert 4 in PRICES[name]
+        assert {name} <= set(STREAMS) & set(ALL_PRICES) & set(RUNTIMES)
+        assert (bfloat_pairs.FAMILY.name in PRICES[name][4]) >= target.has_bfloat
 
 
 def test_arm_multiplies_bytes_by_the_best_instruction_that_it_has() -> None:
