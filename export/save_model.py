@@ -88,9 +88,13 @@ def _in_memory(model: ir.Model) -> ir.Model:
             held = value.const_value
             if isinstance(held, ir.ExternalTensor):
                 # loading closes the file, which somebody may still read an array of
-                place: Any = (held.location, held.offset, held.length, held.dtype)  # pyright: ignore[reportUnknownMemberType]
-                more: Any = {"base_dir": held.base_dir, "shape": held.shape, "name": held.name or ""}  # pyright: ignore[reportUnknownMemberType]
-                value.const_value = ir.ExternalTensor(*place, **more)
+                old: Any = held
+                value.const_value = ir.ExternalTensor(
+                    *(old.location, old.offset, old.length, old.dtype),
+                    shape=old.shape,
+                    name=old.name,
+                    base_dir=old.base_dir,
+                )
     return ir.external_data.load_to_model(model)
 
 
