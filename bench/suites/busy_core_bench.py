@@ -37,7 +37,9 @@ HOSTS: Final = ("compile", "session")
 ENGINE_OF_HOST: Final[Mapping[str, str]] = {"compile": "native", "session": "session"}
 
 TABLE: Final = PageTable(
-    "two threads", ("network", "rows", "called by", "one thread us", "two, free cores", "two, one core taken")
+    "two threads",
+    ("network", "rows", "called by", "one thread us", "two, free cores", "two, one core taken"),
+    Path("bench/targets.md"),
 )
 
 SPIN: Final = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"

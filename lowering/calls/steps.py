@@ -61,10 +61,8 @@ class Team(Struct):
 TEAM_WORDS: Final = 3 * LINE
 
 PATIENCE: Final = 2000
-"""Looks of the first thread of a team at a flag before it sleeps in naps: a tenth of a millisecond or so."""
-
-SHORT_PATIENCE: Final = 256
-"""The same of other threads, who may keep the first one from its core."""
+"""Looks at a flag before a thread of a team sleeps in naps: a tenth of a millisecond or so. With 256, threads slept amid
+steps that had both cores."""
 
 LOSS: Final = 1 / 16
 """Share of the time that other programs may cost: after a loss, steps are done by one thread for so much longer."""
@@ -153,7 +151,7 @@ class Host:
         To let others run is not enough: the system may think that it is the turn of this thread.
         """
         begun = self.ticks(code)
-        code.wait_until(is_true, select(member.place == 0, PATIENCE, SHORT_PATIENCE))
+        code.wait_until(is_true, PATIENCE)
         with rarely(~is_true()):
             code.wait_until(is_true, before=self.waiting.looks)
             member.napped = 1
