@@ -4,7 +4,7 @@ One thread does all of them; or threads claim units of rows until none is left; 
 tiles as make the same number for each, and do together what is left. In all of them a row becomes the same bits.
 """
 
-from ..llvm.flow import loop, when
+from ..llvm.flow import loop, select, when
 from ..llvm.values import Number
 from .row_tiles import tiles_of_width
 from .table import Frame, Split, Step, Width
@@ -12,7 +12,7 @@ from .words import WordCode, Words, rarely
 
 
 def emit_split(code: WordCode) -> None:
-    """Emit `split (frame) -> i64`, the most threads that work on a step."""
+    """Emit `split (frame) -> i64`, the areas of scratch memory: one, or one for all threads and one for each."""
     _emit_tiles(code)
     _emit_try_units(code)
     _emit_try_sharing(code)
@@ -123,11 +123,11 @@ def _emit_split(code: WordCode) -> None:
     """Emit `split (frame) -> i64` over all steps."""
 
     @code.function("split")
-    def most_workers(frame: Frame) -> Number:
+    def areas(frame: Frame) -> Number:
         header, most = frame.header, code.words()
         most[0] = 1
         with loop(header.steps) as index:
             step, split = header.step_table.row(index), frame.splits.row(index)
             code.call("split_step", frame, step, split)
             most[0] = most[0].larger(split.workers)
-        return most[0]
+        return select(most[0] > 1, most[0] + 1, 1)

@@ -199,9 +199,12 @@ def _tables(frame: Frame) -> Sequence[Words]:
 
 
 def _scratch_area(frame: Frame, number: Number) -> Words:
-    """Return the scratch memory of a thread."""
+    """Return the scratch memory of a thread, behind that of all.
+
+    The first thread has one as well: it may come when others have done phases, and then takes for itself what it reads.
+    """
     size = frame.scratch_bytes
-    return frame.scratch.after(number * size)
+    return frame.scratch.after((number + 1) * size)
 
 
 def _emit_run_step(code: WordCode, host: Host) -> None:
@@ -306,7 +309,6 @@ def _emit_join_team(code: WordCode, host: Host) -> None:
         with rarely(alone > 0):
             code.call("do_units", member, own, alone)
         with when(alone < rows, likely=True):
-            # the first thread's scratch memory is everybody's
             together = own, code.address_of("claim"), member
             step.shared.call(*_tables(frame), scratch, alone, rows, *together)
         with when(number == 0, likely=True):

@@ -82,7 +82,7 @@ def _emit_parallel(code: OrtCode) -> None:
 
 
 def _emit_run_at(code: OrtCode) -> None:
-    """Emit `run_at (frame, base) -> status`; behind `base` lie the temporaries, then a scratch area a worker."""
+    """Emit `run_at (frame, base) -> status`; behind `base` lie the temporaries, then areas of scratch memory."""
 
     @code.function()
     def run_at(frame: OrtFrame, base: Words) -> Words:
