@@ -1,5 +1,6 @@
 """Ceilings of a machine's ports and caches: native loops that do nothing else."""
 
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -88,26 +89,45 @@ def measure_ceilings(budget: Budget) -> dict[str, float]:
 def _loops(target: CpuTarget) -> str:
     vector = f"<{target.lanes} x float>"
     sums = {(chain, index): f"%s{chain}_{index}" for chain in range(CHAINS) for index in range(VECTORS)}
-    first = dict(sums)
+    first = list(sums.values())
     body = [line for row in range(WEIGHTS) for line in _row(row, target.lanes, sums)]
-    phis = [f"{first[key]} = phi {vector} [ zeroinitializer, %entry ], [ {sums[key]}, %loop ]" for key in sums]
+    place = [
+        "%turn = and i64 %i, 63",
+        f"%first = mul i64 %turn, {WEIGHTS}",
+        f"%behind = getelementptr {vector}, ptr %in, i64 {FEATURES * VECTORS}",
+        "%weights = getelementptr float, ptr %behind, i64 %first",
+    ]
+    ends = dict(zip(first, sums.values(), strict=True))
+    return f"""
+declare {vector} @llvm.fma.v{target.lanes}f32({vector}, {vector}, {vector})
+{_turns_loop("ports", vector, ends, [*place, *body])}
+{_multiply_loop(target.lanes)}
+{_read_loop(target.lanes)}"""
+
+
+def _turns_loop(
+    name: str,
+    vector: str,
+    sums: Mapping[str, str],
+    body: Sequence[str],
+    before: str = "",
+    start: str = "zeroinitializer",
+) -> str:
+    """Return `void name (in, out, turns)`: sums by their names at the begin of a turn and at its end, stored behind."""
+    phis = [f"{first} = phi {vector} [ {start}, %entry ], [ {last}, %loop ]" for first, last in sums.items()]
     stores = [
         f"%o{number} = getelementptr {vector}, ptr %out, i64 {number}\nstore {vector} {last}, ptr %o{number}"
         for number, last in enumerate(sums.values())
     ]
-    start, middle, end = ("\n".join(lines) for lines in (phis, body, stores))
+    begin, middle, end = ("\n".join(lines) for lines in (phis, body, stores))
     return f"""
-declare {vector} @llvm.fma.v{target.lanes}f32({vector}, {vector}, {vector})
-define void @ports(ptr %in, ptr %out, i64 %turns) {{
+define void @{name}(ptr %in, ptr %out, i64 %turns) {{
 entry:
+  {before}
   br label %loop
 loop:
   %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  {start}
-  %turn = and i64 %i, 63
-  %first = mul i64 %turn, {WEIGHTS}
-  %behind = getelementptr {vector}, ptr %in, i64 {FEATURES * VECTORS}
-  %weights = getelementptr float, ptr %behind, i64 %first
+  {begin}
   {middle}
   %next = add i64 %i, 1
   %more = icmp ult i64 %next, %turns
@@ -116,8 +136,7 @@ done:
   {end}
   ret void
 }}
-{_multiply_loop(target.lanes)}
-{_read_loop(target.lanes)}"""
+"""
 
 
 def _row(row: int, lanes: int, sums: dict[tuple[int, int], str]) -> list[str]:
@@ -151,30 +170,8 @@ def _multiply_loop(lanes: int) -> str:
         multiplied = f"{vector} {last[turn]}, {vector} %x, {vector} %x"
         body.append(f"%t{number} = call {vector} @llvm.fma.v{lanes}f32({multiplied})")
         last[turn] = f"%t{number}"
-    pairs = list(zip(sums, last, strict=True))
-    phis = [f"{first} = phi {vector} [ %x, %entry ], [ {end}, %loop ]" for first, end in pairs]
-    stores = [
-        f"%o{number} = getelementptr {vector}, ptr %out, i64 {number}\nstore {vector} {end}, ptr %o{number}"
-        for number, end in enumerate(last)
-    ]
-    start, middle, ending = ("\n".join(lines) for lines in (phis, body, stores))
-    return f"""
-define void @multiply(ptr %in, ptr %out, i64 %turns) {{
-entry:
-  %x = load {vector}, ptr %in
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-  {start}
-  {middle}
-  %next = add i64 %i, 1
-  %more = icmp ult i64 %next, %turns
-  br i1 %more, label %loop, label %done
-done:
-  {ending}
-  ret void
-}}
-"""
+    ends = dict(zip(sums, last, strict=True))
+    return _turns_loop("multiply", vector, ends, body, f"%x = load {vector}, ptr %in", "%x")
 
 
 def _read_loop(lanes: int) -> str:

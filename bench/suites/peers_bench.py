@@ -7,7 +7,7 @@ and the best of these. One engine is active at a time, they take turns, medians.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Final, NamedTuple
@@ -153,27 +153,35 @@ def engines_of(deepsparse: str | None, openvino: str | None, mkl: str | None) ->
     return {OURS: sys.executable, "onnxruntime": sys.executable} | known
 
 
-Pythons = Annotated[str | None, typer.Option(metavar="PYTHON", help="The Python that has it.")]
+def chosen_of(cases: Sequence[str] | None, known: Collection[str]) -> Collection[str]:
+    """Return the names of the cases to measure, all where none is told.
+
+    Raises:
+        BadParameter: there is no such case.
+    """
+    if unknown := [name for name in cases or () if name not in known]:
+        raise typer.BadParameter(f"expected some of {', '.join(known)}, got {unknown[0]!r}")
+    return cases or known
+
+
+Python = Annotated[str | None, typer.Option(metavar="PYTHON", help="The Python that has it.")]
 
 
 def main(
     cases: Annotated[list[str] | None, typer.Argument(help=f"Some of {', '.join(CASES)}; default: all.")] = None,
     seconds: Annotated[float, typer.Option(help="Measuring time for each model and number of rows.")] = 1.0,
     threads: Annotated[int, typer.Option(min=1, help="Threads of each engine.")] = 1,
-    deepsparse: Pythons = None,
-    openvino: Pythons = None,
-    mkl: Pythons = None,
+    deepsparse: Python = None,
+    openvino: Python = None,
+    mkl: Python = None,
 ) -> None:
     """Measure and print the table.
 
     Raises:
         BadParameter: there is no such case.
     """
-    unknown = [name for name in cases or () if name not in CASES]
-    if unknown:
-        raise typer.BadParameter(f"expected some of {', '.join(CASES)}, got {unknown[0]!r}")
     engines = engines_of(deepsparse, openvino, mkl)
-    chosen = [case for name in cases or CASES for case in CASES[name]]
+    chosen = [case for name in chosen_of(cases, CASES) for case in CASES[name]]
     found = [one for case in chosen for one in measure(case, engines, threads, seconds)]
     console.print(table_of(found, [name for name in engines if name != OURS]))
 

@@ -33,7 +33,7 @@ from ..ceilings import NativeLoops
 from ..kernel_call import OurKernel
 from ..library_bench import one_thread, sessions
 from ..results.page_tables import PageTable, Write
-from .peers_bench import CASES, FEW, Case, layer
+from .peers_bench import CASES, FEW, Case, Python, chosen_of, layer
 
 TARGETS: Final = PageTable("targets of speed", ("case", "wanted", "reached", "verdict"), Path("bench/targets.md"))
 FILE: Final = Path("build/speed_targets.json")
@@ -327,8 +327,6 @@ MEASURES: Final[Mapping[str, Callable[[float, Pythons], Iterator[tuple[int, list
     "peak": peak,
 }
 
-Python = Annotated[str | None, typer.Option(metavar="PYTHON", help="The Python that has it.")]
-
 
 def main(
     cases: Annotated[list[str] | None, typer.Argument(help=f"Some of {', '.join(MEASURES)}; default: all.")] = None,
@@ -342,11 +340,8 @@ def main(
     Raises:
         BadParameter: there is no such case.
     """
-    chosen = cases or list(MEASURES)
-    if unknown := [name for name in chosen if name not in MEASURES]:
-        raise typer.BadParameter(f"expected some of {', '.join(MEASURES)}, got {unknown[0]!r}")
     known: dict[str, list[float]] = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
-    for name in chosen:
+    for name in chosen_of(cases, MEASURES):
         for place, values in MEASURES[name](seconds, {"deepsparse": deepsparse, "openvino": openvino}):
             known[TARGETS_OF[name][place].case] = values
         FILE.parent.mkdir(exist_ok=True)

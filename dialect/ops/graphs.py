@@ -310,6 +310,24 @@ class EdgeSoftmax(NamedTuple):
     epsilon: float = 0.0
     from_zero: bool = False
 
+    @staticmethod
+    def of(
+        heads: IntegerAttr, score: ActivationAttr | None, epsilon: FloatAttr | None, from_zero: UnitAttr | None
+    ) -> "EdgeSoftmax":
+        """Return the steps that the properties of an op say."""
+        least = 0.0 if epsilon is None else epsilon.value.data
+        return EdgeSoftmax(heads.value.data, score, least, from_zero is not None)
+
+    @property
+    def properties(self) -> dict[str, Attribute | None]:
+        """The properties of an op that say these steps."""
+        return {
+            "heads": IntegerAttr(self.heads, i64),
+            "score": self.activation,
+            "epsilon": FloatAttr(self.epsilon, f64) if self.epsilon else None,
+            "from_zero": UnitAttr() if self.from_zero else None,
+        }
+
 
 SCORED: Final = "sf, sk, ss, f -> sf"
 
@@ -353,13 +371,7 @@ class AttendEdgesOp(OverEdgesOp):
     def __init__(
         self, x: SSAValue, scores: SSAValue, graph: SSAValue, softmax: EdgeSoftmax, after: AtTargets = NOTHING
     ) -> None:
-        properties: dict[str, Attribute | None] = {
-            "heads": IntegerAttr(softmax.heads, i64),
-            "score": softmax.activation,
-            "epsilon": FloatAttr(softmax.epsilon, f64) if softmax.epsilon else None,
-            "from_zero": UnitAttr() if softmax.from_zero else None,
-            "activation": after.activation,
-        }
+        properties = softmax.properties | {"activation": after.activation}
         super().__init__(
             operands=[x, scores, graph, after.bias], properties=properties, result_types=[f32_tensor(shape_of(x))]
         )
@@ -367,8 +379,7 @@ class AttendEdgesOp(OverEdgesOp):
     @property
     def softmax(self) -> EdgeSoftmax:
         """The steps from scores to weights."""
-        epsilon = 0.0 if self.epsilon is None else self.epsilon.value.data
-        return EdgeSoftmax(self.heads.value.data, self.score, epsilon, self.from_zero is not None)
+        return EdgeSoftmax.of(self.heads, self.score, self.epsilon, self.from_zero)
 
     def verify_(self) -> None:
         super().verify_()

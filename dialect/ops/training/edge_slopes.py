@@ -55,20 +55,13 @@ class EdgeTotalsOp(PatternOp):
     )
 
     def __init__(self, scores: SSAValue, graph: SSAValue, softmax: EdgeSoftmax) -> None:
-        properties: dict[str, Attribute | None] = {
-            "heads": IntegerAttr(softmax.heads, i64),
-            "score": softmax.activation,
-            "epsilon": FloatAttr(softmax.epsilon, f64) if softmax.epsilon else None,
-            "from_zero": UnitAttr() if softmax.from_zero else None,
-        }
         result = f32_tensor((shape_of(scores)[0], softmax.heads))
-        super().__init__(operands=[scores, graph], properties=properties, result_types=[result])
+        super().__init__(operands=[scores, graph], properties=softmax.properties, result_types=[result])
 
     @property
     def softmax(self) -> EdgeSoftmax:
         """The steps from scores to weights."""
-        epsilon = 0.0 if self.epsilon is None else self.epsilon.value.data
-        return EdgeSoftmax(self.heads.value.data, self.score, epsilon, self.from_zero is not None)
+        return EdgeSoftmax.of(self.heads, self.score, self.epsilon, self.from_zero)
 
     @property
     def edges(self) -> CscMatrix:
