@@ -45,7 +45,7 @@ class Layers(NamedTuple):
 
 
 class Network(NamedTuple):
-    """Layers that are pruned, and one that stands for what is not, None where there is nothing."""
+    """The pruned layers, and one layer for all other operators; None where there are no others."""
 
     layers: tuple[Layers, ...]
     dense: Layers | None = None

@@ -51,7 +51,7 @@ CPUS: Final[Mapping[str, Model]] = {
     "Neoverse N2": Model(ARM, "neoverse-n2", "+i8mm,+bf16"),
     "Neoverse N1": Model(ARM, "neoverse-n1", "+i8mm,+bf16"),
 }
-"""The N1 has neither i8mm nor bf16: its model is asked of other loops alone."""
+"""The N1 has neither i8mm nor bf16, so its model gets other loops alone."""
 
 PRODUCTS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("usdot", "sdot"), 16),

@@ -2,8 +2,7 @@
 
 `python -m redpebble.bench.suites.busy_core_bench [--hosts compile,session] [--seconds 1] [--write]`. A child of this
 process, tied to a core, is the other program; it is stopped while cores are to be free. Times are means over turns of a
-tenth of a second or more, in which the system shares the core many times: medians of calls would leave out those that
-waited.
+tenth of a second or more, in which the system shares the core many times: medians would leave out calls that waited.
 """
 
 import os
@@ -136,7 +135,7 @@ def main(
     *,
     write: Write = False,
 ) -> None:
-    """Print microseconds of one thread, what two gain on free cores, and what they take while one core is taken."""
+    """Print the time of one thread, how much faster two are on free cores, and their time while one core is taken."""
     cpu, wanted = max(os.sched_getaffinity(0)), [case for case in cases() if only in case.name]
     with TABLE.rows(write=write) as add, tempfile.TemporaryDirectory() as folder, other_program(cpu) as send:
         for case, host in ((one, host) for one in wanted for host in one.hosts if host in hosts.split(",")):

@@ -1,8 +1,8 @@
 """Pool of calls: this process as a host, calls prepared for the shapes of their inputs, and threads that wait.
 
 The threads themselves are the caller's: each calls `serve (pool)`, and returns from it after `stop (pool)`. A thread
-that waits for work spins, then sleeps until it is woken; one that waits inside a step spins, then sleeps in naps. One
-that comes takes a seat while a task has some left, and the call waits for those that sit, not for others.
+that waits for work spins, then sleeps until it is woken; one that waits inside a step spins, then sleeps in naps. A
+thread takes a seat while a task has seats left. The call waits for the threads that have seats, and not for the others.
 
 One call at a time has the threads, others run on the thread that makes them. `stop` announces itself before it waits
 for the call under way: no call gets the threads any more, however many are made.
@@ -164,7 +164,7 @@ def _emit_wake(code: WordCode) -> None:
 def _emit_parallel(code: WordCode, *, linux: bool) -> None:
     """Emit `parallel (frame, function, memory, workers) -> status`; the caller is number 0.
 
-    It waits for those that have begun, and for no others: when it is done, they have left nothing for these.
+    It waits for the threads that have begun. The others find no work left.
     """
 
     @code.function()

@@ -1,9 +1,9 @@
 """The steps of a call one after the other, each by one thread or by a team.
 
 The threads of a team run the same code, which goes through phases of so many items each. A thread claims items of the
-phase at hand, does them, and claims again: several times in a phase, fewer at a time towards its end. When none is left
-it waits for those that others have claimed, and for nothing else. So nobody waits for a thread that has not begun: its
-items are done by those that have. One that comes late finds the first phases done, and passes through them.
+phase at hand, does them, and claims again: several times in a phase, fewer at a time towards its end. When no item
+is left, it waits for the items that other threads have claimed. So nobody waits for a thread that has not begun: the
+other threads do its items. A late thread finds the first phases done, and passes through them.
 
 A thread that the system takes off its core amid its items is waited for, some milliseconds. That another program wants
 the core shows: the call has then waited for longer than it would have taken to do all by itself. It does the steps of
