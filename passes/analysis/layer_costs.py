@@ -13,6 +13,7 @@ from xdsl.utils.hints import isa
 
 from ...dialect.ops.constants import SparseConstantOp, few_bits_of
 from ...dialect.ops.layers import LinearOp
+from ...kernels.few_bits_times import FewBits
 from ...kernels.layer_with_pattern import LayerWithPattern
 from ...kernels.machine import Machine
 from ...kernels.prediction import candidates, predicted_us
@@ -96,8 +97,14 @@ def layers_of_ops(ops: Sequence[LinearOp]) -> list[Layer]:
 
 def rounded_code_bits(weight: SSAValue) -> int:
     """Return the bits of a weight that is codes for which groups of inputs may be rounded; 0 for any other one."""
-    few_bits = few_bits_of(weight)
-    return few_bits.bits if few_bits is not None and few_bits.may_round_inputs else 0
+    few_bits = few_bits_at(weight)
+    return few_bits.bits if few_bits is not None and few_bits.rounds_inputs else 0
+
+
+def few_bits_at(weight: SSAValue) -> FewBits | None:
+    """Return what the time of a weight that is codes in onnxruntime depends on; None for any other one."""
+    known = few_bits_of(weight)
+    return None if known is None else FewBits(known.bits, known.size, known.may_round_inputs)
 
 
 def layers_of(constants: Sequence[SSAValue]) -> list[Layer]:

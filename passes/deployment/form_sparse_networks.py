@@ -39,7 +39,7 @@ from xdsl.utils.exceptions import PassFailedException, VerifyException
 
 from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
 from ...dialect.ops.attention import Attention
-from ...dialect.ops.constants import SparseConstantOp, few_bits_of
+from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp
 from ...dialect.ops.foreign import INT64, INTEGERS, ForeignOp
 from ...dialect.ops.graphs import EdgeListOp, OverEdges, OverEdgesOp, SortEdgesOp
@@ -56,11 +56,11 @@ from ...dialect.tensors import DYNAMIC, shape_of
 from ...kernels.activation_prices import activation_us, runtime_activation_us
 from ...kernels.dense_work import OVERHEADS
 from ...kernels.families import is_dense
-from ...kernels.few_bits_times import FewBits
 from ...kernels.image_prices import ImageShares, image_shares
 from ...kernels.machine import DEFAULT_PRICES, Machine, MachineOptions
 from ..analysis.clusters import Cluster, boundary_of, clusters_of
 from ..analysis.dominance import moving_ops
+from ..analysis.layer_costs import few_bits_at
 from ..analysis.rowwise import Rows, dynamic_operands
 from ..analysis.weights import connection_count, weight_of
 from ..images.code_borders import clusters_of_images
@@ -351,8 +351,11 @@ def _decides_codes(op: ActivateOp, gaining: Set[Operation]) -> bool:
 
 
 def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: float, known: _Known) -> bool:
-    """Return whether a layer gains over the runtime, beside so many bytes of dense weights in its function."""
-    if op.kernel is None or not (isinstance(op.weight.owner, SparseConstantOp) or few_bits_of(op.weight) is not None):
+    """Return whether a layer gains over the runtime, beside so many bytes of dense weights in its function.
+
+    Those of layers that gain nothing count as well: the runtime reads them between two uses of this one.
+    """
+    if op.kernel is None or not (isinstance(op.weight.owner, SparseConstantOp) or few_bits_at(op.weight) is not None):
         return False
     us = {**op.kernel.predicted, **op.kernel.measured}
     if not us:
@@ -360,18 +363,13 @@ def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: float, known: _K
     fixed = rows.count(op.x).constant or known.rows
     inputs, outputs = shape_of(op.weight)
     other_bytes = weight_bytes - _weight_bytes(op)
-    kernels = ChosenKernels(inputs, outputs, op.kernel.choices, us, other_bytes, _few_bits(op.weight))
+    kernels = ChosenKernels(inputs, outputs, op.kernel.choices, us, other_bytes, few_bits_at(op.weight))
     return gains(kernels, [fixed] if fixed else ANY_ROWS, known.machine)
-
-
-def _few_bits(weight: SSAValue) -> FewBits | None:
-    known = few_bits_of(weight)
-    return None if known is None else FewBits(known.bits, known.size, known.may_round_inputs)
 
 
 def _weight_bytes(op: LinearOp) -> float:
     """Return the bytes of a layer's weight as onnxruntime would read it."""
-    known = _few_bits(op.weight)
+    known = few_bits_at(op.weight)
     return 4.0 * _size(op) if known is None else known.bytes(*shape_of(op.weight))
 
 

@@ -27,7 +27,8 @@ Layers that are alike, as those of an encoder are, are priced once.
 from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
+from types import MappingProxyType
 from typing import Final
 
 from typing_extensions import override
@@ -41,6 +42,7 @@ from ...dialect.ops.images import Conv2dOp
 from ...dialect.ops.layers import LinearOp, float_layers
 from ...dialect.provenance import node_key, node_name
 from ...dialect.wanted_kernels import WantedKernel, in_words, read_wishes
+from ...kernels import few_bits_times
 from ...kernels.families import FAMILIES, block_counts
 from ...kernels.machine import Machine, MachineOptions
 from ...kernels.similar_layers import Likeness, likeness_of
@@ -49,6 +51,7 @@ from ...kernels.work import Layer
 from ...sparse.csr import CscMatrix
 from ..analysis.block_choices import Clock, LayerTimes, given_blocks, with_blocks
 from ..analysis.layer_costs import (
+    few_bits_at,
     layer_key,
     layers_of_ops,
     read_bytes,
@@ -66,6 +69,8 @@ WORTH_A_COPY: Final = 3.0
 
 WORTH_FLOATS: Final = 1.25
 """The same for one row."""
+
+NO_TIMES: Final[Mapping[int, float]] = MappingProxyType({})
 
 LEAST_LANES: Final = 4
 
@@ -110,7 +115,10 @@ class ChooseKernels(MachineOptions, ModulePass):
                 decided, times = priced.times_of(layer, found)
                 one = wanted.get(node_key(linear))
                 kernel = None if one is None else _wanted_kernel(one, decided, times)
-                linear.kernel = kernel or kernel_for(weight, decided, times, machine)
+                if kernel is None:
+                    theirs = _runtime_us(linear, decided, machine)
+                    kernel = kernel_for(weight, decided, times, machine, theirs)
+                linear.kernel = kernel
         except ValueError as error:
             raise PassFailedException(f"{self.name}: {error}") from error
 
@@ -152,9 +160,23 @@ def _weight(linear: LinearOp) -> Weight:
     return weight
 
 
-def kernel_for(weight: Weight, layer: Layer, times: LayerTimes, machine: Machine) -> KernelAttr:
-    """Return the fastest families by width, with their times and the reason."""
-    chosen = fastest_families(times, machine.lanes)
+def _runtime_us(linear: LinearOp, layer: Layer, machine: Machine) -> dict[int, float]:
+    """Return the microseconds of a weight of few bits in onnxruntime, by width; nothing of other weights."""
+    few_bits = few_bits_at(linear.weight)
+    if few_bits is None:
+        return {}
+    size = layer.inputs, layer.outputs
+    return few_bits_times.runtime_times(few_bits, *size, WIDTHS, machine, layer.other_bytes)
+
+
+def kernel_for(
+    weight: Weight, layer: Layer, times: LayerTimes, machine: Machine, theirs: Mapping[int, float] = NO_TIMES
+) -> KernelAttr:
+    """Return the fastest families by width, with their times and the reason.
+
+    theirs are the times of onnxruntime by width, of a weight of few bits.
+    """
+    chosen = fastest_families(times, machine.lanes, theirs)
     starts = {
         width: family
         for before, (width, family) in zip(("", *chosen.values()), chosen.items(), strict=False)
@@ -197,9 +219,14 @@ def _wanted_kernel(wanted: WantedKernel, layer: Layer, times: LayerTimes) -> Ker
     )
 
 
-def fastest_families(times: LayerTimes, lanes: int = Machine.lanes) -> dict[int, str]:
-    """Return the family for each width, the widest first, as most of a large batch runs there."""
-    if (small := _of_few_bytes(times, lanes)) is not None:
+def fastest_families(
+    times: LayerTimes, lanes: int = Machine.lanes, theirs: Mapping[int, float] = NO_TIMES
+) -> dict[int, str]:
+    """Return the family for each width, the widest first, as most of a large batch runs there.
+
+    theirs are the times of onnxruntime by width, of a weight of few bits.
+    """
+    if (small := _of_few_bytes(times, lanes, theirs)) is not None:
         return {width: small for width, known in times.predicted.items() if small in known}
     chosen: dict[int, str] = {}
     for width in reversed(WIDTHS):
@@ -211,12 +238,13 @@ def fastest_families(times: LayerTimes, lanes: int = Machine.lanes) -> dict[int,
     return dict(sorted((chosen | _further(times, chosen)).items()))
 
 
-def _of_few_bytes(times: LayerTimes, lanes: int) -> str | None:
+def _of_few_bytes(times: LayerTimes, lanes: int, theirs: Mapping[int, float]) -> str | None:
     """Return the family of weights of few bits where nothing on floats is far faster for any rows; else None.
 
     It is taken for all rows then: kernels on floats would read a second copy of the weights, several times as large,
-    and weights are of few bits to be small. Vectors of 4 are for CPUs that nothing else runs on, in libraries whose
-    other code reads these weights: there it is taken whatever it costs.
+    and weights are of few bits to be small. Where onnxruntime is faster than codes, and floats are as well, the copy is
+    worth it: the layer would gain nothing otherwise. Vectors of 4 are for CPUs that nothing else runs on, in libraries
+    whose other code reads these weights: there it is taken whatever it costs.
     """
     known = {width: times.measured.get(width, times.predicted[width]) for width in WIDTHS}
     small = [name for name in known[1] if FAMILIES[name].rounds == "groups"]
@@ -225,7 +253,11 @@ def _of_few_bytes(times: LayerTimes, lanes: int) -> str | None:
     if family is None or lanes == LEAST_LANES:
         return family
     worth = {width: WORTH_FLOATS if width == 1 else WORTH_A_COPY for width in WIDTHS}
-    return family if all(one[family] <= worth[width] * min(one.values()) for width, one in known.items()) else None
+    for width, one in known.items():
+        fastest = min(one.values())
+        if one[family] > worth[width] * fastest or one[family] > theirs.get(width, inf) > fastest:
+            return None
+    return family
 
 
 def _further(times: LayerTimes, chosen: Mapping[int, str]) -> dict[int, str]:

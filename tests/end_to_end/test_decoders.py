@@ -18,6 +18,7 @@ from redpebble.models.exports.genai_decoders import WINDOW, name_axes
 from redpebble.models.exports.stored import stored_export, stored_names
 from redpebble.ort.session import write_library
 from redpebble.runtime.network import Network
+from redpebble.tuning import machines
 from tests.ort.provider_models import options, provider_session
 from tests.support import opset_24_decoders
 
@@ -280,7 +281,11 @@ def test_smollm2_agrees_in_sessions_files_libraries_and_by_the_provider(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.skipif(WITHOUT_EXTRA, reason="needs the extra zoo")
-def test_smollm2_of_four_bits_agrees_as_far_as_rounded_inputs_do(tmp_path: Path) -> None:
+def test_smollm2_of_four_bits_agrees_as_far_as_rounded_inputs_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # on other machines codes are no faster than onnxruntime's while caches hold a single block and the head
+    monkeypatch.setattr(machines, "prices_of_cpu", lambda: "emerald_rapids")
     proto = smollm2_step("int4", 1, tmp_path)
     assert len(redpebble.optimize(proto, target="ort").networks) == 2
     assert_agrees(proto, redpebble.session(proto, options()), FEW, tolerance=3e-2)

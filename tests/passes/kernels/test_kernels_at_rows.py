@@ -6,10 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from redpebble.kernels import few_bits_times
 from redpebble.kernels.dense_work import runtime_us
+from redpebble.kernels.few_bits_times import FewBits
 from redpebble.kernels.machine import Machine
 from redpebble.kernels.measured.built_in_examples import built_in_examples
 from redpebble.kernels.prices import STREAMS
+from redpebble.kernels.tile_widths import WIDTHS
 from redpebble.kernels.work import Layer
 from redpebble.passes.analysis.block_choices import with_blocks
 from redpebble.passes.kernels.choose_kernels import fastest_families
@@ -53,6 +56,35 @@ def test_dense_layers_of_onnxruntime_take_what_they_were_measured_to_take(
 ) -> None:
     for rows, measured in us.items():
         assert 0.74 < runtime_us(inputs, outputs, rows, ZEN5) / measured < 1.35
+
+
+def four_bits(inputs: int, outputs: int, zeros: float, other_bytes: float) -> ChosenKernels:
+    """The kernels of a layer of four bits beside so many bytes of others, which onnxruntime may or may not compute."""
+    machine, weight = replace(ZEN5, places_bytes=True), FewBits(4, 32, True)
+    counts = np.random.default_rng(0).binomial(inputs, 1 - zeros, outputs)
+    layer = Layer(inputs, counts, other_bytes, code_bits=weight.bits)
+    _, times = with_blocks(layer, {}, machine, {})
+    theirs = few_bits_times.runtime_times(weight, inputs, outputs, WIDTHS, machine, other_bytes)
+    families = fastest_families(times, theirs=theirs)
+    us = {width: times.predicted[width][family] for width, family in families.items()}
+    return ChosenKernels(inputs, outputs, families, us, other_bytes, weight)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(576, 576), (576, 1536), (1536, 576), (4096, 4096)])
+def test_many_rows_do_not_get_codes_where_onnxruntime_is_faster_than_these_and_floats_are_as_well(
+    inputs: int, outputs: int
+) -> None:
+    # of such codes many rows take longer than in onnxruntime; floats of a fifth of the weights do not
+    kernels = four_bits(inputs, outputs, 0.8, 80e6)
+    assert kernels.meets([1]) == {"code_bits"}
+    assert kernels.meets([128]) == {"count_blocks"}
+    assert gains(kernels, ANY_ROWS, ZEN5)
+
+
+def test_floats_of_a_weight_of_four_bits_are_no_choice_where_they_take_longer_than_onnxruntime() -> None:
+    kernels = four_bits(1536, 576, 0.5, 80e6)
+    assert kernels.meets(ANY_ROWS) == {"code_bits"}
+    assert gains(kernels, [1], ZEN5)
 
 
 def test_weights_beyond_a_small_last_cache_come_from_memory() -> None:
