@@ -25,6 +25,11 @@ def compiled_loop(*, fastmath: bool = False) -> Callable[[Callable[Parameters, R
     return deferred
 
 
+def never() -> bool:
+    """Whether it is late: what one asks who has all the time."""
+    return False
+
+
 def is_ready(
     loop: Callable[Parameters, object],
     is_late: Callable[[], bool],
@@ -33,9 +38,9 @@ def is_ready(
 ) -> bool:
     """Whether a loop is compiled for such arguments, if need be now; it is not called.
 
-    Once it is late nothing is compiled, and what is being compiled is no longer waited for. It cannot be stopped: it
-    goes on in a thread that ends with the process, and until then no other loop can be compiled. What is ready by then
-    is kept for the next process.
+    Once it is late nothing is compiled, and what is being compiled is no longer waited for. It goes on in a process of
+    its own, which ends with this one and takes none of its time; what is ready by then is kept for the next process.
+    Where it cannot be kept, a thread compiles it; that cannot be stopped, and other loops wait for it.
 
     Raises:
         TypeError: it is no compiled loop.
@@ -45,9 +50,12 @@ def is_ready(
     given = (*arguments, *by_name.values())
     if loop.is_compiled_for(*given):
         return True
+    if is_late is never:
+        loop.compile_for(never, *given)
+        return True
     if is_late():
         return False
-    thread = Thread(target=loop.compile_for, args=given, daemon=True)
+    thread = Thread(target=loop.compile_for, args=(is_late, *given), daemon=True)
     thread.start()
     while thread.is_alive() and not is_late():
         thread.join(_PATIENCE)
@@ -68,10 +76,14 @@ class _DeferredLoop(Generic[Parameters, Result]):
     def __call__(self, *arguments: Parameters.args, **by_name: Parameters.kwargs) -> Result:
         return self.compiled(*arguments, **by_name)
 
-    def compile_for(self, *arguments: object) -> None:
-        """Compile it for such arguments."""
+    def compile_for(self, is_late: Callable[[], bool], *arguments: object) -> None:
+        """Compile it for such arguments, in another process where it can be kept: then only unless it is late."""
+        from .compiling_process import keep
+
         loop: Any = self.compiled
-        loop.compile(tuple(loop.typeof_pyval(argument) for argument in arguments))
+        kinds = tuple(loop.typeof_pyval(argument) for argument in arguments)
+        if is_late is never or keep(self._function, loop, kinds, is_late):
+            loop.compile(kinds)
 
     def is_compiled_for(self, *arguments: object) -> bool:
         """Whether that was done."""

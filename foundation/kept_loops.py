@@ -100,6 +100,12 @@ class _KeptLoops(FunctionCache):
         """Code that Python cannot call is other code."""
         return *super()._index_key(sig, codegen), self._is_inner
 
+    def has(self, loop: object, kinds: tuple[object, ...]) -> bool:
+        """Whether code for arguments of such types is in the folder."""
+        index: Any = vars(self)["_cache_file"]
+        typed: Any = loop
+        return self._index_key(kinds, typed.targetctx.codegen()) in index._load_index()
+
     def save_overload(self, sig: object, data: object) -> None:
         try:
             super().save_overload(sig, data)
@@ -113,6 +119,17 @@ class _LostLoops(NullCache):
     def load_overload(self, *_: object) -> None:
         """Say that code is made, before it is; there is none to be loaded."""
         _say()
+
+
+def can_be_kept(loop: object) -> bool:
+    """Whether there is a folder to keep a loop in."""
+    return isinstance(vars(loop)["_cache"], _KeptLoops)
+
+
+def is_kept(loop: object, kinds: tuple[object, ...]) -> bool:
+    """Whether the code of a loop for arguments of such types is in its folder."""
+    cache = vars(loop)["_cache"]
+    return isinstance(cache, _KeptLoops) and cache.has(loop, kinds)
 
 
 def _layer_digest(function: Callable[..., Any]) -> str:

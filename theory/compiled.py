@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..foundation.compiled_loops import compiled_loop, is_ready
+from ..foundation.compiled_loops import compiled_loop, is_ready, never
 from ..sparse.neuron_graph import NeuronGraph, from_layers
 
-__all__ = ["compiled", "is_ready", "one_connection"]
+__all__ = ["compiled", "is_ready", "never", "one_connection"]
 
 compiled = compiled_loop()
 

@@ -345,10 +345,11 @@ def schedule_and_print(model: Path, request: ScheduleRequest, save_to: Path, rep
         ValueError: the model has no linear layer, or the memory is too small.
     """
     flat = flat_model(model)
-    request = replace(request, budget=request.budget.after(monotonic() - began))
+    whole = request.budget
+    request = replace(request, budget=whole.after(monotonic() - began))
     watched = watched_search("searching an order", request.budget.known_seconds)
     with ThreadPoolExecutor(1) as beside, watched as watch:
-        bounds = beside.submit(graph_bounds, flat, request.memory)
+        bounds = beside.submit(graph_bounds, flat, request.memory, lambda: whole.is_late(monotonic() - began))
         schedule = find_schedule(flat, request, watch)
     save_schedule(schedule, request, save_to)
     console.print(flat.graph_line, highlight=False)

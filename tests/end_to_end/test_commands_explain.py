@@ -3,6 +3,7 @@
 import json
 import re
 from html.parser import HTMLParser
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +16,8 @@ from redpebble.models import zoo
 from redpebble.sparse.neuron_graph import NeuronGraph
 from redpebble.theory.pebbling.machine import POLICIES, Memory, Policy
 from redpebble.theory.pebbling.machine_compiled import count_transfers
+from redpebble.tools import explain_cli, explain_commands
+from redpebble.tools.explain import saved_orders
 from redpebble.tuning import calibration
 from tests.support.command_line import exit_code
 
@@ -53,6 +56,23 @@ def test_a_saved_order_counts_as_it_says(
     assert f"{graphs} graph" in printed
     assert ("layer_norm" in printed) == (spec == RESMLP)
     assert f"{reads:,}" in printed
+
+
+@pytest.mark.slow
+def test_a_search_ends_when_the_seconds_since_the_beginning_of_the_command_are_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock is ten seconds further each time it is asked: with five, only what needs no search is made."""
+    model, order, asked, moved = saved(FFNN, tmp_path), tmp_path / "order.npz", count(0.0, 10.0), list[int]()
+    for module in (explain_cli, explain_commands, saved_orders):
+        monkeypatch.setattr(module, "monotonic", lambda: next(asked))
+    for seconds in (5, 30_000):
+        began, options = next(asked), ("--memory", 10, "--seconds", seconds, "--save", order)
+        assert exit_code(monkeypatch, "schedule", model, *options) == 0
+        assert next(asked) < began + seconds + 500
+        with np.load(order) as file:
+            moved.append(int(file["reads"]) + int(file["writes"]))
+    assert moved[0] > moved[1]
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Compiled loops where nothing can be kept: they work, and the first call says so."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,54 @@ def test_a_loop_is_not_compiled_once_it_is_late_and_waited_for_before() -> None:
     assert is_ready(quarter, is_late, 1)
     assert is_ready(quarter, lambda: True, 3)
     assert (quarter(6), half(6)) == (1.5, 3.0)
+
+
+SLOW = """
+import os, socket, time
+from redpebble.foundation.compiled_loops import compiled_loop
+
+if os.environ["ASKS"] != str(os.getpid()) and os.environ["PORT"]:
+    test = socket.create_connection(("127.0.0.1", int(os.environ["PORT"])))
+    open("begun", "w").close()
+    while True:
+        time.sleep(1)
+
+@compiled_loop()
+def twice(x):
+    return x + x
+"""
+
+ASKS = """
+import os
+from pathlib import Path
+from redpebble.foundation.compiled_loops import is_ready
+os.environ["ASKS"] = str(os.getpid())
+from slow import twice
+print(is_ready(twice, Path("begun").exists, 3), *twice.compiled.stats.cache_hits.values())
+"""
+
+
+def asked(folder: Path, port: str) -> str:
+    """What a process says that asks for a loop; where there is a port, the one that compiles it hangs."""
+    (folder / "slow.py").write_text(SLOW)
+    words = {name: value for name, value in os.environ.items() if not name.startswith("NUMBA")}
+    words |= {"PORT": port, "REDPEBBLE_CACHE": str(folder / "cache")}
+    program = [sys.executable, "-B", "-c", ASKS]
+    return subprocess.run(
+        program, cwd=folder, env=words, capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+
+
+@pytest.mark.slow
+def test_a_process_compiles_for_those_in_a_hurry_and_ends_with_them(tmp_path: Path) -> None:
+    assert asked(tmp_path, "") == "True 1\n"
+    (tmp_path / "cache").rename(tmp_path / "other")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert asked(tmp_path, str(server.getsockname()[1])) == "False\n"
+        compiles, _ = server.accept()
+        with compiles:
+            compiles.settimeout(120)
+            assert compiles.recv(1) == b""
 
 
 def test_only_loops_are_compiled() -> None:

@@ -9,14 +9,14 @@ connections between them are solved one by one: run one after the other they nee
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...sparse.neuron_graph import NeuronGraph
-from ..compiled import compiled
+from ..compiled import compiled, is_ready, never, one_connection
 
 Ids = NDArray[np.int64]
 
@@ -39,14 +39,16 @@ class Exact(NamedTuple):
     order: Ids
 
 
-def exact_optimum(network: NeuronGraph, capacity: int) -> Exact | None:
-    """The optimum for a fast memory of `capacity` values; None where a part is too large for it."""
+def exact_optimum(network: NeuronGraph, capacity: int, is_late: Callable[[], bool] = never) -> Exact | None:
+    """The optimum for a fast memory of `capacity` values; None where a part is too large for it, or it is late."""
     if network.connection_count > MOST_SOLVED:
         return None
+    found = [(connections, _part(network, connections)) for connections in parts(network)]
+    if not all(part for _, part in found) or not _is_searchable(is_late):
+        return None
     room, moved, orders = MOST_STATES, 0, list[Ids]()
-    for connections in parts(network):
-        part = _part(network, connections)
-        solved = None if part is None else _solve(part, capacity - 1, room)
+    for connections, part in found:
+        solved = None if part is None or is_late() else _solve(part, capacity - 1, room)
         if part is None or solved is None:
             return None
         room -= solved.states
@@ -57,8 +59,11 @@ def exact_optimum(network: NeuronGraph, capacity: int) -> Exact | None:
     return Exact(network.connection_count + moved + 2 * isolated, order)
 
 
-def exact_excess(network: NeuronGraph, capacity: int) -> int:
-    """Rows that the parts which can be solved move beyond one read of each neuron and one write of each output."""
+def exact_excess(network: NeuronGraph, capacity: int, is_late: Callable[[], bool] = never) -> int:
+    """Rows that the parts which can be solved move beyond one read of each neuron and one write of each output.
+
+    Once it is late no more parts are solved.
+    """
     room, excess, known = MOST_STATES, 0, dict[bytes, int]()
     if network.connection_count > MOST_SOLVED:
         return 0
@@ -71,7 +76,7 @@ def exact_excess(network: NeuronGraph, capacity: int) -> int:
         if part is None or len(part.touching) < capacity:
             continue
         if part.key not in known:
-            solved = _solve(part, capacity - 1, room)
+            solved = _solve(part, capacity - 1, room) if _is_searchable(is_late) and not is_late() else None
             if solved is None:
                 return excess
             room -= solved.states
@@ -140,16 +145,15 @@ class _Solved(NamedTuple):
     states: int
 
 
+def _is_searchable(is_late: Callable[[], bool]) -> bool:
+    """Whether it is not late, and the search is compiled, if need be now."""
+    one = _part(one_connection(), np.zeros(1, dtype=np.int64))
+    return one is not None and is_ready(_search, is_late, one, _no_states(one, 1), 2)
+
+
 def _solve(part: _Part, slots: int, room: int) -> _Solved | None:
     """None where `room` states are not enough."""
-    neurons, count = len(part.touching), len(part.sources)
-    search = States(
-        keys=np.zeros(room, dtype=np.int64),
-        nodes=np.zeros((4, room), dtype=np.int32),
-        table=np.zeros(1 << (2 * room).bit_length(), dtype=np.int32),
-        heads=np.full(4 * count + 2 * neurons + 4, -1, dtype=np.int32),
-        counters=np.zeros(1, dtype=np.int64),
-    )
+    count, search = len(part.sources), _no_states(part, room)
     goal = _search(part, search, slots)
     if goal < 0:
         return None
@@ -158,6 +162,16 @@ def _solve(part: _Part, slots: int, room: int) -> _Solved | None:
         steps.append((int(search.nodes[_FIRST, goal]), int(search.keys[goal]) & done_mask))
         goal = int(search.nodes[_PARENT, goal])
     return _Solved(moved, steps[::-1], int(search.counters[0]))
+
+
+def _no_states(part: _Part, room: int) -> States:
+    return States(
+        keys=np.zeros(room, dtype=np.int64),
+        nodes=np.zeros((4, room), dtype=np.int32),
+        table=np.zeros(1 << (2 * room).bit_length(), dtype=np.int32),
+        heads=np.full(4 * len(part.sources) + 2 * len(part.touching) + 4, -1, dtype=np.int32),
+        counters=np.zeros(1, dtype=np.int64),
+    )
 
 
 def _replayed(part: _Part, steps: list[tuple[int, int]]) -> Ids:

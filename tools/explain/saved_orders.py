@@ -4,16 +4,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Final
 
 import numpy as np
 
 from ...foundation.atomic_files import replacing
 from ...sparse.neuron_graph import NeuronGraph
+from ...theory.compiled import never
 from ...theory.pebbling.bounds.bounds import instance_bounds
 from ...theory.pebbling.machine import Policy, TransferCount
 from ...theory.pebbling.search.search import FoundOrder, SearchRequest, search_order
 from .neuron_graphs import FlatModel, join, join_orders
 from .search_watch import SearchWatch
+
+LONGER_FOR_BOUNDS: Final = 1.0
+"""Seconds after the end of a search from which on no bound is begun."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,10 @@ class SearchBudget:
     def after(self, seconds: float) -> "SearchBudget":
         """Return what is left once so many seconds have gone by."""
         return SearchBudget(max(0.0, self.seconds - seconds), self.proposals, self.seed)
+
+    def is_late(self, seconds: float) -> bool:
+        """Whether no bound is to be begun once so many seconds have gone by; one that is worked out is waited for."""
+        return self.known_seconds is not None and seconds >= self.known_seconds + LONGER_FOR_BOUNDS
 
     def part(self, share: float) -> "SearchBudget":
         """Return a share of the budget."""
@@ -134,9 +143,9 @@ class ScheduledGraph:
         return (self.reads + self.writes) / max(1, self.bound)
 
 
-def graph_bounds(model: FlatModel, memory: int) -> list[int]:
-    """Return what any order moves, for each graph."""
-    return [instance_bounds(network, [memory])[0].total for network in model.networks]
+def graph_bounds(model: FlatModel, memory: int, is_late: Callable[[], bool] = never) -> list[int]:
+    """Return what any order moves, for each graph, by what is worked out before it is late."""
+    return [instance_bounds(network, [memory], is_late)[0].total for network in model.networks]
 
 
 def schedule_lines(schedule: FoundSchedule, bounds: Sequence[int]) -> list[ScheduledGraph]:

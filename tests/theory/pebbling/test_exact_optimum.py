@@ -68,3 +68,10 @@ def test_a_large_part_is_left_to_the_search() -> None:
     network = random_layers([20, 20], 0.3, np.random.default_rng(0))
     assert exact_optimum(network, 5) is None
     assert exact_excess(network, 5) == 0
+
+
+def test_once_it_is_late_no_part_is_solved() -> None:
+    network = random_layers([4, 4, 4], 0.5, np.random.default_rng(3))
+    assert exact_excess(network, 4) > 0
+    assert exact_excess(network, 4, lambda: True) == 0
+    assert exact_optimum(network, 4, lambda: True) is None

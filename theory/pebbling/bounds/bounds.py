@@ -13,13 +13,16 @@ them apart. Source: derived.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import partial
+from itertools import takewhile
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from ....sparse.neuron_graph import NeuronGraph
+from ...compiled import never
 from ..exact_optimum import exact_excess
 from ..machine import TransferCount
 from .live_intervals import IntervalGroup, interval_groups, joint_group
@@ -35,6 +38,7 @@ from .spectral_weighting import (
 Argument = Literal[
     "every value moves", "segments", "few can stay, by layer", "few can stay, jointly", "all orders of small parts"
 ]
+_T = TypeVar("_T")
 _DEGREE_POWERS = (-0.5, 0.0, 0.25)
 
 
@@ -81,8 +85,12 @@ def instance_bound(network: NeuronGraph, capacity: int) -> InstanceBound:
     return instance_bounds(network, [capacity])[0]
 
 
-def instance_bounds(network: NeuronGraph, capacities: Sequence[int]) -> list[InstanceBound]:
+def instance_bounds(
+    network: NeuronGraph, capacities: Sequence[int], is_late: Callable[[], bool] = never
+) -> list[InstanceBound]:
     """The best lower bound for each of some memories; what does not depend on M is worked out once.
+
+    Once it is late, arguments that take long are left out: the bounds are weaker then.
 
     Raises:
         ValueError: M < 3.
@@ -92,18 +100,18 @@ def instance_bounds(network: NeuronGraph, capacities: Sequence[int]) -> list[Ins
             raise ValueError(f"expected a fast memory of 3 values or more, got {capacity}")
     least = lower_bound(network)
     alike = _alike(interval_groups(network))
-    groups = [(_weighted(group), count) for group, count in alike]
+    groups = [(_weighted(group, is_late), count) for group, count in alike]
     crowdings = [(interval_crowding(group), count) for group, count in alike]
-    joint = _weighted(joint_group(network))
+    joint = _weighted(joint_group(network), is_late)
     bounds: list[InstanceBound] = []
     for capacity in capacities:
         slots = capacity - 1
         excesses: dict[Argument, int] = {
             "every value moves": 0,
             "segments": sum(count * segment_excess(crowding, slots) for crowding, count in crowdings),
-            "few can stay, by layer": sum(count * _few_can_stay(group, slots) for group, count in groups),
-            "few can stay, jointly": _few_can_stay(joint, slots),
-            "all orders of small parts": exact_excess(network, capacity),
+            "few can stay, by layer": sum(count * _few_can_stay(group, slots, is_late) for group, count in groups),
+            "few can stay, jointly": _few_can_stay(joint, slots, is_late),
+            "all orders of small parts": exact_excess(network, capacity, is_late),
         }
         argument = max(excesses, key=lambda name: excesses[name])
         bounds.append(InstanceBound(least, excesses[argument], argument))
@@ -129,17 +137,22 @@ class _WeightedGroup(NamedTuple):
     weightings: list[Weighting]
 
 
-def _weighted(group: IntervalGroup) -> _WeightedGroup:
+def _weighted(group: IntervalGroup, is_late: Callable[[], bool]) -> _WeightedGroup:
     if not is_within_reach(group) or len(group.rows) == 0:
         return _WeightedGroup(group, [])
-    weights = (equalising_weights(group), *(degree_weights(group, power) for power in _DEGREE_POWERS))
-    return _WeightedGroup(group, [spectral_weighting(group, one) for one in weights])
+    ways = (equalising_weights, *(partial(degree_weights, power=power) for power in _DEGREE_POWERS))
+    return _WeightedGroup(group, [spectral_weighting(group, way(group)) for way in _in_time(ways, is_late)])
 
 
-def _few_can_stay(weighted: _WeightedGroup, slots: int) -> int:
+def _in_time(values: Iterable[_T], is_late: Callable[[], bool]) -> Iterator[_T]:
+    """The values before it is late."""
+    return takewhile(lambda _: not is_late(), values)
+
+
+def _few_can_stay(weighted: _WeightedGroup, slots: int, is_late: Callable[[], bool]) -> int:
     """The best separator bound over the weightings; 0 without any, and where all intervals fit into the slots."""
     group, excess = weighted.group, 0
-    for weighting in weighted.weightings:
+    for weighting in _in_time(weighted.weightings, is_late):
         transposed = Weighting(weighting.right, weighting.left, weighting.missing)
         excess = max(
             excess,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ....sparse.csr import CsrPattern
 from ....sparse.neuron_graph import NeuronGraph
-from ...compiled import compiled, is_ready
+from ...compiled import compiled, is_ready, never
 from .interval_stabbing import TargetOrders
 
 Ids = NDArray[np.int64]
@@ -87,7 +87,7 @@ def greedy_target_orders(network: NeuronGraph, open_count: int, exponent: float)
     Raises:
         ValueError: no open target.
     """
-    found = rolled_in_time(network, open_count, exponent, lambda: False)
+    found = rolled_in_time(network, open_count, exponent, never)
     assert found is not None
     return found
 

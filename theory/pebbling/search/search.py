@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from ....sparse.neuron_graph import NeuronGraph
 from ...annealing.annealing import AnnealingPlan, TracePoint
 from ...annealing.compiled_states import anneal_blocks
-from ...compiled import one_connection
+from ...compiled import never, one_connection
 from ..exact_optimum import exact_optimum
 from ..machine import Memory, Policy, TransferCount
 from ..machine_compiled import count_transfers
-from ..orders.interval_stabbing import TargetOrders, decode, natural_orders
+from ..orders.interval_stabbing import TargetOrders, decode
+from ..orders.simple_orders import pull_order
 from .connection_moves import ConnectionBlocks, ConnectionMoves, anneal_connections, moves_are_ready
 from .interval_annealing import StabbingBlocks, StabbingMoves, swaps_are_ready
 from .starts import rolling_targets, start_orders, target_orders
@@ -114,10 +115,11 @@ def search_order(network: NeuronGraph, request: SearchRequest, rng: np.random.Ge
         rng: source of randomness.
     """
     budget = request.budget()
-    compile_loops(request, budget)
-    orders = start_orders(network, request.capacity, lambda: budget.is_spent(STARTS_SHARE))
+    one = one_connection()
+    count_transfers(one, pull_order(one), request.memory)  # compiles what nothing goes without
+    exact = exact_optimum(network, request.capacity, budget.after(1.0))
+    orders = start_orders(network, request.capacity, budget.after(STARTS_SHARE))
     starts = {name: count_transfers(network, order, request.memory) for name, order in orders.items()}
-    exact = exact_optimum(network, request.capacity)
     if exact is not None:
         starts[EXACT], orders[EXACT] = count_transfers(network, exact.order, request.memory), exact.order
     candidates = {name: Candidate(orders[name], count.total, name, ()) for name, count in starts.items()}
@@ -131,17 +133,6 @@ def search_order(network: NeuronGraph, request: SearchRequest, rng: np.random.Ge
     best = min(found, key=lambda candidate: candidate.cost)
     counts = count_transfers(network, best.order, request.memory)
     return FoundOrder(best.order, counts, best.start, joined_trace(best.trace), starts)
-
-
-def compile_loops(request: SearchRequest, budget: Budget) -> None:
-    """Compile what every search needs, then what moves targets, if there is time.
-
-    In this order: while the latter is compiled, or no longer waited for, nothing else can be.
-    """
-    one = one_connection()
-    count_transfers(one, decode(one, natural_orders(one, 1)), request.memory)
-    if request.proposals != 0:
-        swaps_are_ready(budget.is_late)
 
 
 # The phases of one search: orders of targets, then connections; each takes its share of the budget.
@@ -206,9 +197,14 @@ class Budget:
     spent: Callable[[], float] | None
     restarts: int
 
-    def is_late(self) -> bool:
+    @property
+    def is_late(self) -> Callable[[], bool]:
         """Whether loops that are not compiled would come too late."""
-        return self.is_spent(COMPILING_SHARE)
+        return self.after(COMPILING_SHARE)
+
+    def after(self, share: float) -> Callable[[], bool]:
+        """Whether so much of a time budget is spent, for those who ask later."""
+        return never if self.spent is None else partial(self.is_spent, share)
 
     def is_spent(self, share: float) -> bool:
         """Whether so much of a time budget is spent; never without one."""
@@ -272,7 +268,7 @@ class Search:
         tried: list[tuple[int, Candidate, Candidate, StabbingBlocks]] = []
         for number, open_count in enumerate(counts):
             begin, middle, end = ((number + part) * width for part in (0.0, 0.3, 1.0))
-            rolled = rolling_targets(self._network, open_count, partial(self._budget.is_spent, middle))
+            rolled = rolling_targets(self._network, open_count, self._budget.after(middle))
             state = min((self._state(orders) for orders in rolled), key=lambda one: one.cost)
             targets = self._anneal_targets(state, f"rolling, {open_count} open", Phase(begin, middle))._replace(
                 trace=()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....sparse.neuron_graph import NeuronGraph
+from ...compiled import never
 from ..orders.bandwidth_order import reverse_cuthill_mckee_order
 from ..orders.frontier_order import narrow_frontier_order
 from ..orders.interval_stabbing import (
@@ -34,7 +35,7 @@ SLOWER: Final[Mapping[str, tuple[Callable[[NeuronGraph], NDArray[np.int64]], int
 
 
 def start_orders(
-    network: NeuronGraph, capacity: int, is_late: Callable[[], bool] = lambda: False
+    network: NeuronGraph, capacity: int, is_late: Callable[[], bool] = never
 ) -> dict[str, NDArray[np.int64]]:
     """Connection orders [W] by name, for a memory of `capacity` values; without the slower ones for huge networks.
 
@@ -55,9 +56,7 @@ def start_orders(
     return orders
 
 
-def rolling_targets(
-    network: NeuronGraph, open_count: int, is_late: Callable[[], bool] = lambda: False
-) -> list[TargetOrders]:
+def rolling_targets(network: NeuronGraph, open_count: int, is_late: Callable[[], bool] = never) -> list[TargetOrders]:
     """Orders of targets for a number of open ones: by a window that slides, and greedily, unless it is late."""
     return [natural_orders(network, open_count), *_rolled(network, open_count, is_late).values()]
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from redpebble.sparse.neuron_graph import NeuronGraph, from_layers, id_array
-from redpebble.theory.pebbling.bounds.bounds import instance_bound, lower_bound, pull_bound
+from redpebble.theory.pebbling.bounds.bounds import instance_bound, instance_bounds, lower_bound, pull_bound
 from redpebble.theory.pebbling.bounds.spectral_weighting import LARGEST_AREA
 from redpebble.theory.pebbling.machine import POLICIES, Memory, TransferCount
 from redpebble.theory.pebbling.machine_compiled import count_transfers
@@ -39,6 +41,16 @@ def test_no_order_beats_the_bounds_in_any_batch(network: NeuronGraph, capacity: 
         assert count.writes >= bound.least.writes
         for batch in (1, 16):
             assert count.batched_reads(batch) + count.batched_writes(batch) >= bound.batched_total(batch)
+
+
+def test_bounds_that_are_late_leave_arguments_out_and_are_the_lower_the_earlier() -> None:
+    network = random_layers([60] * 4, 0.3, np.random.default_rng(0))
+    least, found = lower_bound(network).total, list[int]()
+    for answers in (0, 2, 100, 10_000):
+        asked = count(1)
+        found.append(instance_bounds(network, [12], lambda: next(asked) > answers)[0].total)  # noqa: B023
+    assert least <= found[0] < found[-1] == instance_bound(network, 12).total
+    assert found == sorted(found)
 
 
 def test_bounds_of_a_hand_made_network() -> None:
