@@ -34,9 +34,11 @@ from .folding.half_precision import widen
 from .folding.integer_ends import give_float_ends, is_dense_behind
 from .folding.open_codes import open_codes
 from .limits import check_made_nodes
+from .operators.scope import FixedSize
 from .operators.shape_inference import check_operators
 from .operators.table import LAYERS
 from .reading.faults import reading
+from .reading.free_axes import state_sizes
 from .reading.function_calls import call_tree
 from .reading.held_tensors import held_tensors
 from .reading.model_source import Source, inline_functions, inline_layers, read_model
@@ -197,7 +199,11 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
         ended |= keep_foreign and keep.has_networks and give_float_ends(model, gaining=keep.moving)
         if keep.whole is not None and keep.moving and keep.may_add:
             ended |= give_own_roundings(model, keep.names, is_dense_behind)
-        translated = translate(model, keep)
+        try:
+            translated = translate(model, keep)
+        except FixedSize as fixed:
+            state_sizes(original, {fixed.name: fixed.size})
+            continue
         wasted = grown - translated.constants - kept
         if not keep_foreign or not wasted:
             made = frozenset(model.graph.initializers) - stored

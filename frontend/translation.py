@@ -34,6 +34,7 @@ from .errors import (
     first_line,
 )
 from .folding.known_constants import constant_array, is_constant, overridable
+from .folding.known_sizes import broadcast_sizes, is_known
 from .folding.rotary_angles import add_angles
 from .folding.score_masks import add_score_masks
 from .folding.shape_arithmetic import ShapeValue
@@ -88,6 +89,31 @@ def _filled(conversion: Conversion) -> SymbolicShape | None:
     return None if shape is None or shape.scalar else shape.sizes
 
 
+def _sliced(conversion: Conversion) -> SymbolicShape | None:
+    """Return the sizes of a part whose ends a call knows: axes that are not cut have those of the source."""
+    source, axes = _source(conversion), conversion.integers(3)
+    part = conversion.scope.named_sizes(conversion.scope.inferred_shape(conversion.node.outputs[0]))
+    if source is None or axes is None or part is None or len(part) != len(source):
+        return None
+    cut = {axis % len(source) for axis in axes}
+    ends, starts = conversion.shape_value(2), conversion.integers(1)
+    if len(axes) == 1 and ends is not None and len(ends.sizes) == 1 and starts == (0,) and not is_known(ends.sizes[0]):
+        conversion.scope.limits[part[axes[0] % len(source)]] = ends.sizes[0]
+    return tuple(size if axis in cut else whole for axis, (size, whole) in enumerate(zip(part, source, strict=True)))
+
+
+def _added(conversion: Conversion) -> SymbolicShape | None:
+    """Return the sizes of a sum that fits if the first so many of a table are as many: positions of tokens, say."""
+    shapes = [None if x is None else conversion.scope.sizes_of_onnx_value(x) for x in conversion.node.inputs]
+    left, right = (list(sizes) if sizes else [] for sizes in shapes)
+    limits, has_parts = conversion.scope.limits, False
+    for axis in range(1, 1 + min(len(left), len(right))):
+        for one, other in ((left, right), (right, left)):
+            if limits.get(one[-axis]) == other[-axis]:
+                one[-axis], has_parts = other[-axis], True
+    return broadcast_sizes(tuple(left), tuple(right)) if has_parts else None
+
+
 def _source(conversion: Conversion) -> SymbolicShape | None:
     x = conversion.input(0)
     return None if x is None else conversion.scope.sizes_of_onnx_value(x)
@@ -99,7 +125,14 @@ def _target(conversion: Conversion) -> ShapeValue | None:
 
 
 RULES: Final = MappingProxyType[str, Callable[[Conversion], SymbolicShape | None]](
-    {"ConstantOfShape": _filled, "Expand": _expanded, "Range": _range, "Reshape": _reshaped}
+    {
+        "Add": _added,
+        "ConstantOfShape": _filled,
+        "Expand": _expanded,
+        "Range": _range,
+        "Reshape": _reshaped,
+        "Slice": _sliced,
+    }
 )
 
 

@@ -29,6 +29,7 @@ def _convert_reshape(conversion: Conversion) -> Sequence[SSAValue]:
     target = conversion.shape_value(1)
     if target is not None and not target.scalar:
         sizes = reshaped(conversion, conversion.sizes(x), target)
+        conversion.scope.check_volumes(conversion.node, conversion.sizes(x), sizes)
         return [conversion.reshape(x, conversion.scope.with_numbers(conversion.node.outputs[0], sizes))]
     output = conversion.node.outputs[0]
     declared = conversion.scope.declared_sizes(output)

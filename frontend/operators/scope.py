@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from xdsl.ir import BlockArgument, SSAValue
 
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
-from ...dialect.symbolic_sizes import Size, SymbolicShape
+from ...dialect.symbolic_sizes import Size, SymbolicShape, product
 from ...dialect.tensors import is_f32_tensor
 from ..errors import CodesError, ModelError
 from ..folding.known_constants import constant_array, is_constant, sparse_matrix
@@ -23,11 +23,22 @@ from ..folding.shape_arithmetic import (
     shape_value_of_constant,
     shape_value_of_node,
 )
+from ..reading.axis_names import every_free_axis, words_of
+from ..reading.free_axes import dims_of
 from ..reading.lazy_sparse_tensor import SparseTensor
 from .onnx_types import dimension_names, named_sizes
 
 MADE_UP: Final = "unk__"
 """The beginning of names that ONNX's inference gives to sizes that it does not know."""
+
+
+class FixedSize(Exception):  # noqa: N818 - no fault of a model: it is read once more
+    """A node fits inputs of one size alone, though the model leaves that to calls: all of it is read for that size."""
+
+    def __init__(self, name: str, size: int) -> None:
+        """Keep the name of the size, and what it has to be."""
+        super().__init__(f"size {name}: expected {size} in each call")
+        self.name, self.size = name, size
 
 
 class ValueScope:
@@ -66,6 +77,8 @@ class ValueScope:
         """Sizes of values of any type that no op of ours yields."""
         self._constants: dict[str, ConstantOp | SparseConstantOp] = {}
         self._sizes = SizeTable()
+        self.limits: dict[Size, Size] = {}
+        """Sizes of what is cut at places that calls know -> where it is cut: they are no larger."""
         self._meanings: dict[Size, Size] = {}
         """Sizes by names that inference made up -> what they are."""
 
@@ -120,6 +133,27 @@ class ValueScope:
         """Return why one of the node's inputs is not there, codes excepted: the cause of what the node then lacks."""
         refusals = (self._refusals.get(value) for value in filter(None, node.inputs))
         return next((one for one in refusals if one is not None and not isinstance(one, CodesError)), None)
+
+    def check_volumes(self, node: onnx_ir.Node, source: SymbolicShape, result: SymbolicShape) -> None:
+        """Check that a Reshape, of which no size is left over, has as many values as it reads in calls of any size.
+
+        An exporter that traces a module writes the length of the traced texts for one of them, and so for all.
+
+        Raises:
+            FixedSize: it has as many for one size of an axis of an input alone.
+        """
+        values = product(result)
+        if not self.all_native or not values.coefficient:
+            return
+        ratio = product(source) / values
+        # so many times a size of the input is 1
+        if len(ratio.powers) != 1 or ratio.powers[0][1] not in (1, -1):
+            return
+        ((name, power),) = ratio.powers
+        size = 1 / ratio.coefficient if power > 0 else ratio.coefficient
+        free = words_of(every_free_axis(dims_of(self._model)))
+        if size.denominator == 1 and size > 0 and name in free and _is_needed(node):
+            raise FixedSize(name, int(size))
 
     def keep_constant(self, key: str, op: ConstantOp | SparseConstantOp) -> None:
         """Record a constant for later nodes."""
@@ -221,3 +255,15 @@ class ValueScope:
     def emitted_constant(self, key: str) -> ConstantOp | SparseConstantOp | None:
         """Return the constant that an earlier node emitted under this key."""
         return self._constants.get(key)
+
+
+def _is_needed(node: onnx_ir.Node) -> bool:
+    """Return whether an output of the graph depends on a node."""
+    seen, behind = {node}, [node]
+    for one in behind:
+        if any(value.is_graph_output() for value in one.outputs):
+            return True
+        readers = {use.node for value in one.outputs for use in value.uses()} - seen
+        seen |= readers
+        behind += readers
+    return False

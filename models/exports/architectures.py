@@ -9,7 +9,14 @@ from typing import Any, Final, NamedTuple
 
 from .detector import YoloV5s
 from .published_networks import PUBLISHED, Published
-from .sequence_networks import FrameClassifier, LetterTagger, LineRecognizer, SampleEncoder
+from .sequence_networks import (
+    FrameClassifier,
+    LetterTagger,
+    LineRecognizer,
+    SampleEncoder,
+    StackedEncoder,
+    states_encoder,
+)
 from .signal_networks import ImageDecoder, PitchNetwork, SeizureDetector, VoiceDetector, WaveUNet, WordTagger
 from .torch_networks import (
     DecoderStep,
@@ -172,6 +179,9 @@ SMALL: Final = EncoderSize(128, 4, 2)
 MINI: Final = EncoderSize(384, 12, 6)
 BASE: Final = EncoderSize(768, 12, 4)
 TINY_IMAGES: Final = EncoderSize(192, 3, 12)
+TRACED_TOKENS: Final = "tokens"
+"""The axis of tokens where a trace holds that of the example, ten."""
+
 TOKEN_AXES: Final = {0: "batch", 1: "sequence"}
 BART_LAYERS: Final = {"layers": 2, "ffn_dim": 2 * WIDTH, "attention_heads": HEADS}
 
@@ -335,6 +345,18 @@ def _dlrm(tables: int, width: int, hidden: int) -> Architecture:
     return Architecture(module, examples, tuple(axes), axes, ("y",))
 
 
+def _stacked(size: EncoderSize) -> Architecture:
+    # a traced file takes texts of one length alone, that of the example
+    axes, example = {0: "batch", 1: TRACED_TOKENS}, torch.ones((2, 10), dtype=torch.int64)
+    module = StackedEncoder(1000, size.width, size.heads, size.layers)
+    return Architecture(module, (example, example), ("ids", "mask"), {"ids": axes, "mask": axes}, ("states",))
+
+
+def _states(size: EncoderSize) -> Architecture:
+    module, example = states_encoder(size.width, size.heads, size.layers), torch.randn(10, 2, size.width)
+    return Architecture(module, (example,), ("x",), {"x": {0: TRACED_TOKENS, 1: "batch"}}, ("states",))
+
+
 def _lstm(width: int) -> Architecture:
     return Architecture(Recurrent(40, width), (torch.randn(2, 6, 40),), ("x",), {"x": TOKEN_AXES}, ("y",))
 
@@ -393,6 +415,8 @@ ARCHITECTURES: Final[Mapping[str, Callable[[], Architecture]]] = MappingProxyTyp
         "ft_transformer": lambda: _rows(FtTransformer(10, 96, 4, 2), 10),
         "gpt2": lambda: _gpt2(SMALL, 1000),
         "lstm": lambda: _lstm(64),
+        "stacked": lambda: _stacked(SMALL),
+        "states": lambda: _states(SMALL),
         "letters": lambda: _of_any_length(LetterTagger(50, 96, 6), torch.zeros((2, 16), dtype=torch.int64), 1),
         "samples": lambda: _of_any_length(SampleEncoder(96, 6), torch.randn(2, 1600), 1),
         "frames": lambda: _of_any_length(FrameClassifier(40, 48, 6), torch.randn(2, 24, 40), 1),

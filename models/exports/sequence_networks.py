@@ -1,4 +1,4 @@
-"""Convolutions over what has any length: letters, samples, features in time and lines of text; needs torch."""
+"""Layers over what has any length: letters, samples, features in time, lines of text and tokens; needs torch."""
 
 from importlib import import_module
 from typing import Any
@@ -78,3 +78,24 @@ class LineRecognizer(nn.Module):
     def forward(self, lines: Torch) -> Torch:
         """lines [batch, 3, 32, width] -> [batch, width / 2, classes]."""
         return self.head(self.body(lines).mean(dim=2).transpose(1, 2))
+
+
+class StackedEncoder(nn.Module):
+    """torch's own encoder over tokens with positions that are learned, which a mask hides some of."""
+
+    def __init__(self, words: int, width: int, heads: int, depth: int) -> None:
+        nn.Module.__init__(self)
+        self.words, self.positions = nn.Embedding(words, width), nn.Parameter(torch.randn(1, 64, width))
+        layer = nn.TransformerEncoderLayer(width, heads, 2 * width, activation="gelu", batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
+
+    def forward(self, ids: Torch, mask: Torch) -> Torch:
+        """ids and mask [batch, tokens] -> [batch, tokens, width]."""
+        states = self.words(ids) + self.positions[:, : ids.shape[1]]
+        return self.layers(states, src_key_padding_mask=mask == 0)
+
+
+def states_encoder(width: int, heads: int, depth: int) -> Torch:
+    """Return torch's own encoder over states [tokens, batch, width], with norms in front of layers."""
+    layer = nn.TransformerEncoderLayer(width, heads, 2 * width, norm_first=True)
+    return nn.TransformerEncoder(layer, depth, norm=nn.LayerNorm(width), enable_nested_tensor=False)
