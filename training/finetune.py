@@ -34,7 +34,7 @@ from .optimizers import OPTIMIZERS, OptimizerName, Places, VotedLion
 from .options import FinetuneOptions, Schedule
 from .quantized_sums import QuantizedSums
 from .replicas import Alone, Replicas
-from .samples import Samples, Teacher, batches_in_order, shuffled_batches
+from .samples import Samples, Teacher, shuffled_batches
 from .steps import Batch, Step
 
 Floats = NDArray[np.float32]
@@ -244,7 +244,8 @@ class _Training:
     ) -> None:
         self.step, self.samples, self.validation, self.options, self.watch = step, samples, validation, options, watch
         self.replicas = replicas
-        self.rows = options.batch // replicas.size
+        self.own = samples.share(replicas, options.batch)
+        self.rows = len(self.own)
         self.feeds = {
             tensor.name: np.empty((self.rows, tensor.shape[-1].constant or 0), np.float32) for tensor in step.tensors
         }
@@ -306,11 +307,10 @@ class _Training:
         """
         options, step, losses = self.options, self.step, list[float]()
         steps = self.samples.count // options.batch
-        own = slice(self.replicas.rank * self.rows, (self.replicas.rank + 1) * self.rows)
         for index, chosen in enumerate(shuffled_batches(self.samples.count, options.batch, rng)):
-            self.samples.take(chosen[own], self.feeds, self.target)
+            self.samples.take(chosen[self.own], self.feeds, self.target)
             self.batch.run()
-            losses.append(self.replicas.total(self._loss()) / self.replicas.size)
+            losses.append(self.replicas.total(self.rows * self._loss()) / options.batch)
             if not isfinite(losses[-1]):
                 raise ValueError(
                     f"loss: expected a finite number, got {losses[-1]} at step {number * steps + index}: "
@@ -326,21 +326,14 @@ class _Training:
 
     def _validated(self) -> tuple[float, float | None]:
         """Return the mean loss of validation, and the share of classes that are hit where there are classes."""
-        loss, share, rows = 0.0, 0.0, self.rows
-        first, behind = (self.validation.count * number // self.replicas.size for number in self._own)
-        for chosen in batches_in_order(first, behind, rows):
+        loss, share = 0.0, 0.0
+        for chosen, count in self.validation.in_order(self.replicas, self.rows):
             self.validation.take(chosen, self.feeds, self.target)
             self.batch.run()
-            count = min(rows, behind - int(chosen[0]))
             loss += count * self._loss(count)
             share += count * hits(self.batch.outputs[:count], self.target[:count])
         loss, share = (self.replicas.total(value) / self.validation.count for value in (loss, share))
         return loss, share if self.options.loss == "cross-entropy" else None
-
-    @property
-    def _own(self) -> tuple[int, int]:
-        """The number of this replica, and that of the next one."""
-        return self.replicas.rank, self.replicas.rank + 1
 
     def _loss(self, rows: int | None = None) -> float:
         outputs, are_shares = self.batch.outputs[:rows], self.step.ends_in_softmax

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..lowering.program import Tensor
 from .options import FinetuneOptions
+from .replicas import Replicas
 
 Floats = NDArray[np.float32]
 Indices = NDArray[np.int64]
@@ -18,11 +19,15 @@ Teacher = Callable[[Mapping[str, Floats]], Floats]
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs by name [samples, features], and labels of them, or a teacher who knows."""
+    """Inputs by name [samples, features], and labels of them, or a teacher who knows.
+
+    Where samples are nodes of a graph that ranks share, `own` are those of this rank, ascending.
+    """
 
     inputs: Mapping[str, NDArray[Any]]
     labels: NDArray[Any] | None = None
     teacher: Teacher | None = None
+    own: Indices | None = None
 
     @property
     def count(self) -> int:
@@ -67,6 +72,22 @@ class Samples:
             raise ValueError(
                 f"labels: expected numbers ({self.count}, {features}), got {labels.dtype} of shape {labels.shape}"
             )
+
+    def share(self, replicas: Replicas, batch: int) -> Indices:
+        """Return the places in a batch of the samples that this replica takes."""
+        if self.own is not None:
+            return self.own
+        rows = batch // replicas.size
+        return np.arange(replicas.rank * rows, (replicas.rank + 1) * rows)
+
+    def in_order(self, replicas: Replicas, rows: int) -> Iterator[tuple[Indices, int]]:
+        """Yield so many samples of this replica at a time, and how many of them were not read before."""
+        if self.own is not None:
+            yield self.own, len(self.own)
+            return
+        first, behind = (self.count * number // replicas.size for number in (replicas.rank, replicas.rank + 1))
+        for chosen in batches_in_order(first, behind, rows):
+            yield chosen, min(rows, behind - int(chosen[0]))
 
     def take(self, chosen: Indices, feeds: Mapping[str, Floats], target: Floats) -> None:
         """Write the chosen samples into arrays of as many rows."""

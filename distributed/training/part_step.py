@@ -12,14 +12,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ...runtime.bound_call import BoundCall
-from ...runtime.network import Network
 from ...training.steps import Batch
 from ..parts.steps import Call, Receive, Route, Send
 from .messages import Message
 from .part_code import PartCode
 from .pieces import Piece
-from .trained_function import TrainedFunction
+from .trained_function import TrainedFunction, bound
 
 Floats = NDArray[np.float32]
 
@@ -124,7 +122,7 @@ class BoundPart:
         if isinstance(step, Call):
             function = self.code.functions[step.function]
             arrays = [self.values[piece] for piece in (*function.reads, *function.writes)]
-            return [_bound(function.forward, arrays[: len(function.reads)], arrays[len(function.reads) :]).run]
+            return [bound(function.forward, arrays[: len(function.reads)], arrays[len(function.reads) :]).run]
         messages = [self._message(step, route, self.values) for route in step.routes]
         tag, kind = 2 * step.tag, "inputs" if step.tag < self.code.input_count else "forward"
         return [self._sending(messages, tag, kind) if isinstance(step, Send) else self._receiving(messages, tag)]
@@ -178,7 +176,7 @@ class BoundPart:
 
         return receive
 
-    def _call_back(self, function: TrainedFunction) -> list[Do]:
+    def _call_back(self, function: TrainedFunction[Piece]) -> list[Do]:
         """Return the steps that compute the gradients of a call's arguments and constants, and accumulate them."""
         if function.backward is None:
             return []
@@ -192,9 +190,7 @@ class BoundPart:
             else:
                 self.filled.add(piece)
                 written.append(self.gradients[piece])
-        pairs = zip(self.code.constants, self.code.slices, strict=True)
-        own = [self.code.gradient[places] for one, places in pairs if any(one is each for each in function.constants)]
-        call = _bound(function.backward, read, [*written, *own])
+        call = bound(function.backward, read, [*written, *self.code.gradients_of(function)])
 
         def run() -> None:
             call.run()
@@ -232,10 +228,3 @@ class BoundPart:
         for own, place in self.shared:
             self.code.gradient[own] = self.total[place]
         self.wire.bytes_sent.shared += 2 * (comm.size - 1) * self.total.nbytes // comm.size
-
-
-def _bound(network: Network, read: Sequence[Floats], written: Sequence[Floats]) -> BoundCall:
-    """Return the call of a function on arrays, in the order of its arguments and results."""
-    inputs = [tensor.name for tensor in network.program.inputs]
-    outputs = [tensor.name for tensor in network.program.outputs]
-    return network.bind(dict(zip(inputs, read, strict=True)), dict(zip(outputs, written, strict=True)))

@@ -3,8 +3,9 @@
 Both work with the same values, which are written to their places in the packed weights of either.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from ...dialect.tensors import DYNAMIC, f32_tensor
 from ...lowering.driver import lower
 from ...passes.rewriting.erase_unused import erase_unused
 from ...passes.training.differentiate import Constant, pull_back
+from ...runtime.bound_call import BoundCall
 from ...runtime.jit import emit_object, host_target
 from ...runtime.network import Network
 from ...sparse.csr import CscMatrix
@@ -52,19 +54,30 @@ class TrainedConstant:
         return np.ascontiguousarray(found.T)
 
 
-class TrainedFunction:
-    """Native code of a call; `wanted` are the pieces whose gradients it finds, in the order of its arguments."""
+Place = TypeVar("Place", bound=Hashable)
+"""A place of values in the buffers of a part, as large as an argument."""
 
-    def __init__(self, call: CallPieces, is_wanted: Callable[[Piece], bool], options: StepOptions) -> None:
+
+@dataclass(frozen=True)
+class FlatCall(Generic[Place]):
+    """A call of `func`, which has no tiles: the places of its arguments and of its results."""
+
+    func: FuncOp
+    reads: Sequence[Place]
+    writes: Sequence[Place]
+
+
+class TrainedFunction(Generic[Place]):
+    """Native code of a call; `wanted` are the places whose gradients it finds, in the order of its arguments."""
+
+    def __init__(self, call: FlatCall[Place], is_wanted: Callable[[Place], bool], options: StepOptions) -> None:
         """Make the code.
 
         Raises:
             ValueError: something has no derivative, or no code.
         """
-        self.reads = [piece for pieces in call.reads for piece in pieces]
-        self.writes = [piece for pieces in call.writes for piece in pieces]
-        func = _flat(call)
-        numbers = [number for number, piece in enumerate(self.reads) if is_wanted(piece)]
+        self.reads, self.writes, func = call.reads, call.writes, call.func
+        numbers = [number for number, place in enumerate(self.reads) if is_wanted(place)]
         self.wanted = [self.reads[number] for number in numbers]
         self._places = _trained_places(func, numbers)
         self.constants = [_described(op) for op in _chosen(func, self._places)]
@@ -85,7 +98,7 @@ class TrainedFunction:
         modules: list[ModuleOp] = []
         for turn in (0, 1):
             copy = func.clone()
-            numbers = ((np.arange(self._count) + turn) % max(1, self._count) + 1).astype(np.float32)
+            numbers = ((np.arange(self._count) + turn) % max(2, self._count) + 1).astype(np.float32)
             ends = np.cumsum([len(constant.values) for constant in self.constants])
             parts = np.split(numbers, ends[:-1]) if len(ends) else []
             chosen = {_with_values(op, part) for op, part in zip(_chosen(copy, self._places), parts, strict=True)}
@@ -94,7 +107,7 @@ class TrainedFunction:
             name_values(copy)
             modules.append(ModuleOp([copy]))
             erase_unused(modules[-1].body)
-        there = packed_places(_arrays(modules[0]), _arrays(modules[1]), self._count)
+        there = packed_places(_arrays(modules[0]), _arrays(modules[1]), max(2, self._count))
         expected = {number for one in there for number in one.numbers.tolist()}
         target = host_target()
         for module in modules:
@@ -102,20 +115,27 @@ class TrainedFunction:
         one, two = (lower(module, target) for module in modules)
         program = replace(one, constants=tuple(array.copy() for array in one.constants))
         network = Network(program, emit_object(one.llvm_ir, target), self._options.threads)
-        places = list(packed_places(one.constants, two.constants, self._count))
+        places = list(packed_places(one.constants, two.constants, max(2, self._count)))
         found = {number for one in places for number in one.numbers.tolist()}
         assert found == expected, "a trained value is not found in the packed weights"
         return network, PackedValues(network.program.constants, places, np.arange(self._count))
 
 
-def _flat(call: CallPieces) -> FuncOp:
-    """Return a function of pieces: its ops without a tile, weights with zeros stored by their connections."""
+def bound(network: Network, read: Sequence[Floats], written: Sequence[Floats]) -> BoundCall:
+    """Return the call of a function on arrays, in the order of its arguments and results."""
+    inputs = [tensor.name for tensor in network.program.inputs]
+    outputs = [tensor.name for tensor in network.program.outputs]
+    return network.bind(dict(zip(inputs, read, strict=True)), dict(zip(outputs, written, strict=True)))
+
+
+def flat_call(call: CallPieces) -> FlatCall[Piece]:
+    """Return the call of a function of pieces: its ops without a tile, weights with zeros stored by connections."""
     widths = [piece.features for pieces in call.reads for piece in pieces]
     block = Block(arg_types=[f32_tensor((DYNAMIC, width)) for width in widths])
     mapped: dict[SSAValue, SSAValue] = {}
     for op in call.func.body.block.ops:
         if isinstance(op, ConstantOp | SparseConstantOp):
-            copy = _sparse_where_zeros(op)
+            copy = sparse_where_zeros(op)
             block.add_op(copy)
             mapped[op.results[0]] = copy.results[0]
     arguments = iter(block.args)
@@ -138,10 +158,12 @@ def _flat(call: CallPieces) -> FuncOp:
         block.add_op(split)
         results += split.results
     block.add_op(ReturnOp(*results))
-    return FuncOp("main", ([value.type for value in block.args], [value.type for value in results]), Region(block))
+    func = FuncOp("main", ([value.type for value in block.args], [value.type for value in results]), Region(block))
+    reads, writes = ([piece for pieces in some for piece in pieces] for some in (call.reads, call.writes))
+    return FlatCall(func, reads, writes)
 
 
-def _sparse_where_zeros(op: Constant) -> Constant:
+def sparse_where_zeros(op: Constant) -> Constant:
     """Return a copy of a constant; what is trained of a matrix is what it stores."""
     if TRAINED not in op.attributes or isinstance(op, SparseConstantOp) or op.array.ndim != 2 or op.array.all():
         return op.clone()
@@ -204,7 +226,7 @@ def _arrays(module: ModuleOp) -> list[Floats]:
 
 
 def name_values(func: FuncOp) -> None:
-    """Name arguments and results, which all have the same rows."""
+    """Name arguments and results; those of no fixed number of rows all have the same."""
     end = func.body.block.last_op
     assert isinstance(end, Operation)
     dims = ArrayAttr([StringAttr("rows"), StringAttr("")])
