@@ -47,6 +47,7 @@ def main(
     graph: Annotated[str, typer.Option(help="Kind of graph.")] = "power_law",
     nodes: Annotated[str, typer.Option(help="Numbers of nodes.")] = "1000,10000,100000",
     features: Annotated[str, typer.Option(help="Numbers of features.")] = "16,64,256",
+    degree: Annotated[float, typer.Option(help="Edges of a node, about.")] = DEGREE,
     seconds: Annotated[float, typer.Option(help="Time to measure each case.")] = 1.0,
     *,
     write: Write = False,
@@ -56,7 +57,7 @@ def main(
     with PREDICTED.rows(write=write) as add:
         for count in map(int, nodes.split(",")):
             for width in map(int, features.split(",")):
-                model, work = sums_over(GraphNetwork("gcn", graph, count, DEGREE), width)
+                model, work = sums_over(GraphNetwork("gcn", graph, count, degree), width)
                 network = redpebble.compile(model, threads=1)
                 x = np.random.default_rng(2).standard_normal((count, width), dtype=np.float32)
                 timing = interleave({"sums": lambda network=network, x=x: network.run(None, {"x": x})}, Budget(seconds))

@@ -24,7 +24,7 @@ START: Final = {"add": 0.0, "max": float(np.finfo(np.float32).min)}
 """Number that a sum, or a maximum, over edges starts from."""
 
 KINDS: Final = ("gcn", "sage", "gin", "gat")
-GRAPHS: Final = ("power_law", "geometric", "grid", "road")
+GRAPHS: Final = ("power_law", "uniform", "geometric", "grid", "road")
 
 SLOPE: Final = 0.2
 """Slope of the scores of attention below 0."""
@@ -40,9 +40,9 @@ EXPONENT: Final = 2.1
 class GraphNetwork:
     """Graph network of some `kind` (gcn, sage, gin, gat) with these `widths` on a `graph` of a seed.
 
-    The graph is power_law, geometric (neighbours near each other), grid, or road (a grid with most edges gone), with
-    about `degree` edges to a node, in both directions. Attention (gat) has as many of up to `heads` heads as divide a
-    width.
+    The graph is power_law, uniform (neighbours at random), geometric (neighbours near each other), grid, or road (a
+    grid with most edges gone), with about `degree` edges to a node, in both directions. Attention (gat) has as many of
+    up to `heads` heads as divide a width.
     """
 
     kind: str = "gcn"
@@ -84,6 +84,8 @@ def _pairs(network: GraphNetwork, rng: np.random.Generator) -> Indices:
         weights = (np.arange(nodes) + 10.0) ** (-1 / (EXPONENT - 1))
         chosen = rng.choice(nodes, (2, count), p=weights / weights.sum())
         return np.asarray(rng.permutation(nodes)[chosen], dtype=np.int64)
+    if network.graph == "uniform":
+        return rng.integers(0, nodes, (2, count))
     if network.graph == "geometric":
         order = np.argsort(rng.random(nodes))
         first = rng.integers(0, nodes, count)

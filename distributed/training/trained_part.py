@@ -76,7 +76,7 @@ def loss_gradient(options: StepOptions, features: int, ending: Ending) -> Networ
 
 
 class TrainedPart(ABC, Generic[Place]):
-    """What all steps on parts have; `values` are those of constants, function by function."""
+    """Base of all steps on parts; `values` are those of constants, function by function."""
 
     def __init__(self, comm: "Intracomm", loaded: LoadedPart, options: StepOptions) -> None:
         """Begin with a part without functions."""

@@ -65,7 +65,7 @@ def test_two_layers_of_one_graph_share_it() -> None:
     ("spec", "message"),
     [
         ("kind='mlp'", "kind: expected gcn, sage, gin, gat, got 'mlp'"),
-        ("graph='tree'", "graph: expected power_law, geometric, grid, road, got 'tree'"),
+        ("graph='tree'", "graph: expected power_law, uniform, geometric, grid, road, got 'tree'"),
         ("degree=-1.0", "degree: expected 0 or more, got -1.0"),
         ("widths=(3,)", "widths: expected two or more, each 1 or more, got (3,)"),
     ],
