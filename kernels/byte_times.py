@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from ..sparse.csr import CscMatrix
-from . import byte_lookup, byte_quads
+from . import byte_lookup, byte_quads, byte_tiles
 from .byte_lookup import LookupForm, by_length
 from .byte_quads import QuadForm
 
@@ -22,9 +22,13 @@ SCATTERED: Final = "byte_scattered"
 SHARED: Final = {2: "byte_shared_2", 4: "byte_shared_4"}
 """Outputs that take scattered inputs together -> the kernel that does it."""
 
+TILES: Final = "byte_tiles"
+"""Dense products of tiles, on CPUs that have such; others take scattered quads of these layers."""
+
 FORMS: Final[Mapping[str, QuadForm]] = MappingProxyType(
     {QUADS: QuadForm(scattered=False), SCATTERED: QuadForm(scattered=True)}
     | {family: QuadForm(scattered=True, share=share) for share, family in SHARED.items()}
+    | {TILES: QuadForm(scattered=True)}
 )
 """Kernels of quads."""
 
@@ -60,6 +64,8 @@ class Prices(NamedTuple):
     """The way of an output's floats to 64 rows, by quads; look-ups have them there."""
     dense: Mapping[int, float]
     """Rows -> products a nanosecond of onnxruntime's dense layers of bytes."""
+    tile: Mapping[int, float] = MappingProxyType({})
+    """Rows -> 64 inputs of 32 outputs by tiles; nothing where the machine has them not."""
 
 
 PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
@@ -91,6 +97,7 @@ PRICES: Final[Mapping[str, Prices]] = MappingProxyType(
             12.3,
             6.0,
             {1: 45.0, 8: 215.0, 64: 290.0},
+            {8: 28.0, 64: 74.0},
         ),
         "zen5": Prices(
             LookupForm(16, bytewise=True, in_pairs=True),
@@ -250,6 +257,12 @@ def predicted(weights: Sequence[CscMatrix], machine: str = DEFAULT, *, yields_fl
         ends = outputs * (blocks[family] * prices.pair / byte_quads.PAIR + prices.quads_output)
         rows = weights[-1].shape[1] * prices.float_rows if weights and yields_floats else 0.0
         times[family] = {byte_quads.COLUMNS: (sum(quads) * price + ends + rows) / 1e3}
+    if prices.tile:
+        # code for CPUs without tiles has blocks of scattered quads
+        blocks[TILES], steps = blocks[SCATTERED], sum(map(byte_tiles.step_count, weights))
+        times[TILES] = {
+            rows: (steps * ns + outputs * prices.lookup_output * rows / 64) / 1e3 for rows, ns in prices.tile.items()
+        }
     return ByteTimes(times, blocks)
 
 

@@ -60,6 +60,9 @@ class Architecture:
     system_calls: SystemCalls | None = None
     capabilities: tuple[Capability, ...] = ()
     """Features that LLVM may not find on this machine."""
+    ask_for_tiles: tuple[int, ...] = ()
+    """The number of Linux's call, and its arguments, by which a process asks for registers of tiles; it yields 0 where
+    it may use them."""
 
 
 def _linux_calls(**numbers: int) -> Mapping[str, int]:
@@ -73,6 +76,7 @@ ARCHITECTURES: Final[Mapping[str, Architecture]] = {
         cpu="x86-64",
         pause="llvm.x86.sse2.pause",
         clock="llvm.readcyclecounter",
+        ask_for_tiles=(158, 0x1023, 18),  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
         system_calls=SystemCalls(
             code=bytes.fromhex(
                 "48 89 f8"  # mov rax, rdi

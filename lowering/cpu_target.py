@@ -226,6 +226,11 @@ class CpuTarget:
         return self.byte_products is not None
 
     @property
+    def multiplies_tiles(self) -> bool:
+        """Whether there are instructions that multiply tiles of bytes."""
+        return self.has_avx512 and {"amx-tile", "amx-int8", "avx512bw", "avx512vnni"} <= self.extensions
+
+    @property
     def code_center(self) -> int:
         """The number that is subtracted from codes where bytes are multiplied."""
         return 0 if self.byte_products is None else self.byte_products.center

@@ -2,15 +2,20 @@
 
 import ctypes
 import itertools
+import platform
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from typing import Final
 
 from llvmlite import binding
 
-from ..lowering.architectures import architecture_of, host_name, told_features
+from ..lowering.architectures import LINUX, architecture_of, host_name, told_features
 from ..lowering.cpu_target import CpuTarget
+
+TILES: Final = "amx"
+"""The beginning of the names of instruction sets that have tiles."""
 
 StepFunction = Callable[..., None]
 
@@ -66,7 +71,16 @@ def this_cpu() -> CpuTarget:
 def _host_features() -> binding.FeatureMap:
     found = binding.get_host_cpu_features()
     found.update(dict.fromkeys(told_features(architecture_of(host_name())), True))
+    if not _may_use_tiles():
+        found.update({name: False for name in found if name.startswith(TILES)})
     return found
+
+
+@cache
+def _may_use_tiles() -> bool:
+    """Return whether Linux lets this process use the registers of tiles, which it asks for."""
+    question = architecture_of(host_name()).ask_for_tiles
+    return bool(question) and platform.system() == LINUX and ctypes.CDLL(None).syscall(*question) == 0
 
 
 def missing_features(target: CpuTarget) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from ...dialect.tensors import shape_of
 from ...kernels.family import GroupedCodes, LayerWeights
-from ..llvm.activations import emit_activation
+from ..llvm.activations import emit_activation, emit_activation_of_codes, has_approximation
 from ..llvm.vectors import Lanes
 
 OUTPUT_PADDING = 8
@@ -69,8 +69,16 @@ def activation_key(activation: ActivationAttr | None) -> str:
     return f"{activation.kind}_{numbers}" if numbers else activation.kind
 
 
-def activated(lanes: Lanes, activation: ActivationAttr | None, values: Sequence[ir.Value]) -> list[ir.Value]:
-    """Return `values` after the activation, if there is one."""
+def activated(
+    lanes: Lanes, activation: ActivationAttr | None, values: Sequence[ir.Value], *, of_codes: bool = False
+) -> list[ir.Value]:
+    """Return `values` after the activation, if there is one; those `of_codes` are going to be rounded to eight bits."""
     if activation is None:
         return list(values)
-    return [emit_activation(lanes, activation.kind, activation.values, value) for value in values]
+    emit = emit_activation_of_codes if of_codes else emit_activation
+    return [emit(lanes, activation.kind, activation.values, value) for value in values]
+
+
+def is_approximate(lanes: Lanes, activation: ActivationAttr) -> bool:
+    """Return whether what is going to be rounded is so little exact that a product will do for a quotient."""
+    return has_approximation(lanes, activation.kind)

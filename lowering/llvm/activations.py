@@ -1,12 +1,15 @@
 """Activations of the dialect as vector instructions, NaN and infinities as in onnxruntime."""
 
 from collections.abc import Callable, Mapping
+from math import erf as erf_of
 from types import MappingProxyType
 from typing import Final
 
+import numpy as np
 from llvmlite import ir
 
 from ...dialect.attributes.activations import CODES
+from .intrinsics import call_intrinsic
 from .quotients import HALVES, rounded_quotient
 from .transcendental import erf, exp, expm1, gate, log, sigmoid, softplus, tanh
 from .vectors import Lanes
@@ -22,6 +25,49 @@ UPPER: Final = 0xFFFF0000
 def emit_activation(lanes: Lanes, kind: str, parameters: tuple[float, ...], x: ir.Value) -> ir.Value:
     """Return the activation `kind` of a vector; the parameters are in the order of their names in `ACTIVATIONS`."""
     return EMITTERS[kind](lanes, x, *parameters)
+
+
+def emit_activation_of_codes(lanes: Lanes, kind: str, parameters: tuple[float, ...], x: ir.Value) -> ir.Value:
+    """Return the same where it is going to be rounded to codes of eight bits: it may be 3e-6 off."""
+    return _gelu_by_cubics(lanes, x) if has_approximation(lanes, kind) else emit_activation(lanes, kind, parameters, x)
+
+
+def has_approximation(lanes: Lanes, kind: str) -> bool:
+    """Return whether an activation has one for what is going to be rounded."""
+    return kind == "gelu" and lanes.width == len(GELU_CUBICS[0]) and lanes.target.has_avx512
+
+
+def _gelu_by_cubics(lanes: Lanes, x: ir.Value) -> ir.Value:
+    """Return x / 2 + |x| (erf(|x| / sqrt(2)) / 2), the latter by a cubic around each third, chosen in a register."""
+    builder, magnitude = lanes.builder, lanes.abs(x)
+    thirds = lanes.min(lanes.mul(magnitude, THIRDS), float(len(GELU_CUBICS[0]) - 1))
+    shifted = lanes.add(thirds, HALVES)
+    index, rest = lanes.bits(shifted), lanes.sub(thirds, lanes.sub(shifted, HALVES))
+    half = None
+    for constants in reversed(GELU_CUBICS):
+        table = ir.Constant(lanes.vector, list(constants))
+        chosen = call_intrinsic(builder, CHOOSE, lanes.vector, [table, index])
+        half = chosen if half is None else lanes.fma(half, rest, chosen)
+    assert half is not None
+    return lanes.fma(magnitude, half, lanes.mul(x, 0.5))
+
+
+def _gelu_cubics() -> list[list[float]]:
+    """Return the coefficients of each power, of 15 cubics around multiples of a third, and of a constant behind."""
+    rests = np.cos(np.pi * (np.arange(32) + 0.5) / 32) / 2
+    cubics: list[list[float]] = []
+    for n in range(15):
+        halves = [erf_of((n + rest) / THIRDS * SQRT_HALF) / 2 for rest in rests.tolist()]
+        cubics.append([float(one) for one in np.polynomial.Polynomial.fit(rests, halves, 3, domain=[]).coef])
+    return [[*power, end] for power, end in zip(zip(*cubics, strict=True), (0.5, 0.0, 0.0, 0.0), strict=True)]
+
+
+THIRDS: Final = 3.0
+
+GELU_CUBICS: Final = _gelu_cubics()
+
+CHOOSE: Final = "llvm.x86.avx512.permvar.sf.512"
+"""Floats of a register, chosen by the last four bits of each index."""
 
 
 def _bfloat16(lanes: Lanes, x: ir.Value) -> ir.Value:

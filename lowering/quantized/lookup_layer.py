@@ -21,7 +21,7 @@ from ...dialect.attributes.kernels import KernelAttr
 from ...kernels.byte_lookup import VECTOR, LookupForm
 from ...kernels.byte_times import WINDOWS
 from ..cpu_target import CpuTarget
-from ..kernels.kernel_form import activated, activation_key
+from ..kernels.kernel_form import activated, activation_key, is_approximate
 from ..llvm.builder import Code
 from ..llvm.flow import branch, call, fold, loop
 from ..llvm.gather_scatter import load_ints
@@ -151,7 +151,8 @@ def _rows_kernel(code: Code, form: LookupForm, end: LayerEnd, rows: _Rows) -> ir
             places = [row * rows.stride for row in range(rows.count)]
             panel_sums = _PanelSums(ByteLanes.at(x, form, code.target), packed, x, places)
             sums = panel_sums.by_windows(panel) if rows.by_windows else panel_sums.walked(panel)
-            _PanelEnd(lanes, end, packed).emit(sums, y, panel * form.lanes)
+            panel_end = PanelEnd(lanes, end, packed.bias, packed.multiplier, packed.tail)
+            panel_end.emit(sums, y, panel * form.lanes)
 
     return kernel
 
@@ -242,23 +243,26 @@ class _PanelSums:
 
 
 @dataclass(frozen=True)
-class _PanelEnd:
+class PanelEnd:
     """The end of a panel: sums of integers in, codes or values of the outputs from one on out."""
 
     lanes: Lanes
     end: LayerEnd
-    packed: Packed
+    bias: Ints
+    multiplier: Floats
+    tail: Bytes
+    """The bounds of codes, or what is added to values."""
 
     def emit(self, sums: Vectors, y: Strided, output: Number) -> None:
         """Write what becomes of the sums of each row."""
         lanes, width, align = self.lanes, self.lanes.width, self.lanes.size
-        bias = load_ints(lanes, self.packed.bias.at(output), align)
-        multiplier = lanes.load(self.packed.multiplier.at(output), align)
+        bias = load_ints(lanes, self.bias.at(output), align)
+        multiplier = lanes.load(self.multiplier.at(output), align)
         values = [lanes.mul(lanes.to_float(lanes.builder.add(total, bias)), multiplier) for total in sums]
         if self.end.adds:
-            addend = lanes.load(self.packed.tail.cast(Floats).at(output), align)
+            addend = lanes.load(self.tail.cast(Floats).at(output), align)
             values = [lanes.add(value, addend) for value in values]
-        results = self._results(activated(lanes, self.end.activation, values))
+        results = self._results(activated(lanes, self.end.activation, values, of_codes=self.end.kind != "values"))
         targets = [y.row(row).address for row in range(len(sums))]
         if self.end.kind == "codes":
             # a row of codes has room behind it
@@ -280,13 +284,21 @@ class _PanelEnd:
     def _results(self, values: Vectors) -> Vectors:
         if self.end.kind == "values":
             return values
-        rounding = Rounding.read(self.lanes, self.packed.tail)
-        multiples = values if self.end.activation is None else [rounding.divided(value) for value in values]
-        rounded = [rounding.rounded(value) for value in multiples]
+        rounding = Rounding.read(self.lanes, self.tail)
+        rounded = [self._rounded(rounding, value) for value in values]
         if self.end.kind == "rounded":
             return [rounding.value(value) for value in rounded]
         codes = [rounding.code(value) for value in rounded]
         return [other_kind(self.lanes.builder, one) for one in codes] if self.end.signed else codes
+
+    def _rounded(self, rounding: Rounding, value: ir.Value) -> ir.Value:
+        activation = self.end.activation
+        if activation is None:
+            # the multiplier has the scale in it already
+            return rounding.rounded(value)
+        if is_approximate(self.lanes, activation):
+            return rounding.rounded(self.lanes.mul(value, rounding.inverse))
+        return rounding.quotient(value)
 
     def _store(self, results: Vectors, places: Sequence[Bytes | Floats]) -> None:
         for result, place in zip(results, places, strict=True):

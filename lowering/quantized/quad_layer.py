@@ -32,7 +32,7 @@ from llvmlite import ir
 
 from ...kernels.byte_lookup import QUARTER, LookupForm
 from ...kernels.byte_quads import COLUMNS, QUAD, QuadForm
-from ..kernels.kernel_form import activated
+from ..kernels.kernel_form import activated, is_approximate
 from ..llvm.builder import Code
 from ..llvm.flow import fold, loop, select
 from ..llvm.interleaving import interleaved
@@ -111,11 +111,15 @@ class QuadEnd:
         if self.end.adds:
             addend = lanes.splat(self.arrays.tail.cast(Floats)[output])
             values = [lanes.add(value, addend) for value in values]
-        return [activated(lanes, self.end.activation, [value])[0] for value in values]
+        return activated(lanes, self.end.activation, values, of_codes=self.end.kind != "values")
 
     def _multiples(self, values: ir.Value) -> ir.Value:
         assert self.rounding is not None
-        return values if self.end.activation is None else self.rounding.divided(values)
+        if self.end.activation is None:
+            return values
+        if is_approximate(self.lanes, self.end.activation):
+            return self.lanes.mul(values, self.rounding.inverse)
+        return self.rounding.divided(values)
 
     def _line(self, values: Sequence[ir.Value]) -> ir.Value:
         """Return the codes of four vectors of values; a NaN is the least one."""

@@ -25,10 +25,10 @@ from ...dialect.ops.tile_chain import CodeChain
 from ...dialect.ops.tile_depth_first import LayerGroupAttr
 from ...dialect.symbolic_sizes import Size, product
 from ...dialect.tensors import shape_of
-from ...kernels import byte_lookup, byte_quads
+from ...kernels import byte_lookup, byte_quads, byte_tiles
 from ...kernels.byte_lookup import VECTOR, LookupForm, by_length, by_length_in_vectors
-from ...kernels.byte_quads import COLUMNS, QUAD, QuadForm, block_quads
-from ...kernels.byte_times import FORMS, WINDOWS
+from ...kernels.byte_quads import COLUMNS, LEAST_COLUMNS, QUAD, QuadForm, block_quads
+from ...kernels.byte_times import FORMS, TILES, WINDOWS
 from ...kernels.tile_widths import BYTE_ROWS
 from ...sparse.csr import CscMatrix, Indices
 from ..cpu_target import CpuTarget
@@ -46,6 +46,7 @@ from .live_rows import LiveRows, drop_dead, dropping_layers, live_bytes, write_l
 from .lookup_layer import LayerEnd, lookup_layer
 from .quad_layer import Blocks, lines_to_words, quad_layer, words_to_lines
 from .rounding import WORDS, CodeBounds, Strided, copy_codes, placed_codes, quantizing
+from .tile_layer import TILE_SCRATCH_BYTES, tile_layer
 
 WIDE_LANES: Final = 16
 """Lanes of the vectors whose registers hold the sums of quads: one each, or two."""
@@ -120,7 +121,7 @@ def _found_offset(chain: CodeChain) -> int:
     # code for CPUs without instructions for quads has a little too much
     quads = sum(_word_bytes(layer.inputs) for layer in chain.layers) + _sum_bytes(chain)
     quads += _word_bytes(chain.layers[-1].outputs) if chain.yields_bytes else 0
-    return _row_bytes(chain) + (quads if _wants_quads(chain) else 0)
+    return _row_bytes(chain) + (max(quads, TILE_SCRATCH_BYTES) if _wants_quads(chain) else 0)
 
 
 def _sum_bytes(chain: CodeChain) -> int:
@@ -137,14 +138,21 @@ def has_quads(chain: CodeChain, target: CpuTarget) -> bool:
     return _wants_quads(chain) and target.multiplies_bytes
 
 
+def has_tiles(chain: CodeChain, target: CpuTarget) -> bool:
+    """Return whether several rows are done by tiles."""
+    return chain.kernel is not None and chain.kernel.family_at(COLUMNS) == TILES and target.multiplies_tiles
+
+
 def _wants_quads(chain: CodeChain) -> bool:
     return chain.kernel is not None and chain.kernel.family_at(COLUMNS) in FORMS
 
 
-def _least_columns(chain: CodeChain) -> int:
-    """Return the rows from which they are."""
+def _least_columns(chain: CodeChain, target: CpuTarget) -> int:
+    """Return the rows from which quads, or tiles, do them."""
     assert chain.kernel is not None
-    return min(rows for rows, family in chain.kernel.choices.items() if family in FORMS)
+    least = min(rows for rows, family in chain.kernel.choices.items() if family in FORMS)
+    is_lacking = chain.kernel.family_at(COLUMNS) == TILES and not has_tiles(chain, target)
+    return max(least, LEAST_COLUMNS) if is_lacking else least
 
 
 def _quad_form(chain: CodeChain) -> QuadForm:
@@ -291,6 +299,7 @@ class QuantizedStep:
         buffers = self._buffers()
         are_codes = layers.start > 0
         source = buffers[layers.start] if are_codes or not self._are_words else x
+        target = self.code.target
 
         def few() -> None:
             if not are_codes:
@@ -298,12 +307,17 @@ class QuantizedStep:
             self._emit_lookups(layers, y, count)
 
         def many() -> None:
+            if has_tiles(self.chain, target):
+                if not are_codes:
+                    self._emit_codes(x, buffers[0], count)
+                self._emit_tiles(layers, y, count)
+                return
             if not are_codes and not self._are_words:
                 self._emit_codes(x, buffers[0], count)
             self._emit_quads(layers, source, y, count)
 
-        if has_quads(self.chain, self.code.target) and self.sharing is None:
-            branch(count >= _least_columns(self.chain), many, few)
+        if has_quads(self.chain, target) and self.sharing is None:
+            branch(count >= _least_columns(self.chain, target), many, few)
         else:
             few()
 
@@ -346,6 +360,16 @@ class QuantizedStep:
             return
         with self.sharing.each(count) as item:
             yield item, item + 1
+
+    def _emit_tiles(self, layers: range, y: Strided, count: Number) -> None:
+        """Emit layers for rows of codes, tile by tile."""
+        buffers, scratch = self._buffers(), self.scratch.after(_row_bytes(self.chain))
+        for index in layers:
+            inputs, outputs = self.chain.layers[index].inputs, self.chain.layers[index].outputs
+            target = y if index == layers[-1] else buffers[index + 1]
+            function = tile_layer(self.code, layer_end(self.chain, index), _stride(inputs))
+            packed = self._with_found(self._pointers("tiles", index, partial(_packed_tiles, index, self._center)))
+            call(function, buffers[index].address, target, packed, count, outputs, scratch)
 
     def _emit_quads(self, chosen: range, x: Strided, y: Strided, count: Number) -> None:
         """Emit layers for 64 columns, the last ones of which may repeat one."""
@@ -465,6 +489,14 @@ def _packed_quads(index: int, center: int, op: Operation | None) -> list[NDArray
     layer = chain.layers[index]
     packed = byte_quads.pack(weight_of(layer), _blocks(chain), _quad_form(chain))
     return [*packed, *_outputs(chain, index, np.arange(layer.outputs), QUAD, center)]
+
+
+def _packed_tiles(index: int, center: int, op: Operation | None) -> list[NDArray[np.generic]]:
+    """Return the arrays of `tile_layer.PackedTiles` for a layer of `op`."""
+    chain = chain_of(op)
+    layer = chain.layers[index]
+    outputs = _outputs(chain, index, np.arange(layer.outputs), byte_tiles.TILE_ROWS, center)
+    return [*byte_tiles.pack(weight_of(layer)), *outputs]
 
 
 def _ends_of(chain: CodeChain, group: LayerGroupAttr) -> list[LayerEnd]:

@@ -13,7 +13,9 @@ Codes are integers of eight bits that stand for values: value = scale * (code - 
 Look-ups take any number of rows, from 8 on by windows where these have many steps. Quads take 64 columns, or fewer in
 the same time, so that they may be faster from 33 rows on or some more: quads of neighbouring inputs where weights come
 in blocks, of scattered ones elsewhere. Layers that read each other's codes are done together, by kernels of one kind.
-CPUs that lack their instructions look up whatever this says. The rows of a
+Tiles (AMX) multiply blocks of 64 inputs and 32 outputs, zeros among them, and are
+faster than any of these from about 8 rows on, unless few weights are left; CPUs without them take scattered quads.
+CPUs that lack instructions for quads look up whatever this says. The rows of a
 convolution are the 64 pixels of a tile; the time of a dense product stands beside its kernel.
 
 Kernels that a person wants (`dialect/wanted_kernels.py`) are taken whatever they are predicted to take: of layers that
@@ -48,6 +50,7 @@ from ...kernels.byte_times import (
     LOOKUP,
     SCATTERED,
     SHARED,
+    TILES,
     WINDOWS,
     DenseConvolution,
     DenseIntegers,
@@ -165,7 +168,7 @@ def _choose(chain: CodeChain, prices: str, wishes: Mapping[str, WantedKernel]) -
 
 def accepted_families(rows: int, times: Mapping[str, Mapping[int, float]]) -> list[str]:
     """Return the families that may be used from so many rows on, of those that have times."""
-    quads = FORMS if rows >= LEAST_COLUMNS else ()
+    quads = [family for family in FORMS if family in times] if rows >= LEAST_COLUMNS else []
     windows = (WINDOWS,) if WINDOWS in times and rows >= FEWEST_WINDOW_ROWS else ()
     return [LOOKUP, *windows, *quads]
 
@@ -209,9 +212,12 @@ def _fastest(weights: Sequence[CscMatrix], times: Mapping[str, Mapping[int, floa
     connections = sum(len(weight.values) for weight in weights)
     density = connections / max(1, sum(weight.shape[0] * weight.shape[1] for weight in weights))
     lookups = WINDOWS if _gain_by_windows(times) else LOOKUP
-    best, following, *_ = sorted((lookups, *FORMS), key=lambda family: times[family][COLUMNS])
+    quads = [family for family in FORMS if family in times]
+    best, following, *_ = sorted((lookups, *quads), key=lambda family: times[family][COLUMNS])
     families = {1: LOOKUP, FEWEST_WINDOW_ROWS: WINDOWS} if lookups == WINDOWS else {1: LOOKUP}
-    if best in FORMS:
+    if best == TILES and times[TILES][FEWEST_WINDOW_ROWS] < times[lookups][FEWEST_WINDOW_ROWS]:
+        families[FEWEST_WINDOW_ROWS] = TILES
+    elif best in FORMS:
         families[_fewest_columns(times[best][COLUMNS] / times[lookups][COLUMNS])] = best
     return families, f"density {density:.3f}; next {following} {times[following][COLUMNS]:.3g} us at {COLUMNS}"
 

@@ -98,7 +98,7 @@ def test_quads_are_those_of_four_inputs() -> None:
 
 @pytest.mark.parametrize("machine", PRICES)
 def test_prices_ascend_with_work(machine: str) -> None:
-    times = [predicted([Counted(inputs).weight()], machine).by_family for inputs in (16, 64, 256)]
+    times = [predicted([Counted(inputs).weight()], machine).by_family for inputs in (64, 256, 1024)]
     for family in times[0]:
         for rows in times[0][family]:
             assert times[0][family][rows] < times[1][family][rows] < times[2][family][rows]

@@ -30,7 +30,7 @@ from tests.support.lowering_modules import BYTE_TARGETS, HERE, TARGETS, Floats, 
 
 Integers = NDArray[np.int64]
 
-RELU, TANH = ActivationAttr("relu"), ActivationAttr("tanh")
+RELU, TANH, GELU = ActivationAttr("relu"), ActivationAttr("tanh"), ActivationAttr("gelu")
 
 CODES = [CodesAttr("u8", 0.02, 128), CodesAttr("s8", 0.01, -5), CodesAttr("u8", 0.03, 0)]
 

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from redpebble.dialect.attributes.activations import ActivationAttr
 from redpebble.dialect.attributes.codes import CodesAttr
-from redpebble.kernels.byte_times import QUADS, SCATTERED, SHARED
+from redpebble.kernels.byte_times import QUADS, SCATTERED, SHARED, TILES
 from redpebble.lowering.cpu_target import CpuTarget
 from redpebble.runtime.jit import host_target
 from tests.support.lowering_modules import native
-from tests.support.quantized_layers import CODES, RELU, TANH, Layers, each_form, inputs
+from tests.support.quantized_layers import CODES, GELU, RELU, TANH, Layers, each_form, inputs
 
 
 @each_form
@@ -35,7 +35,7 @@ def test_layers_are_exact_for_any_rows(target: CpuTarget, activation: Activation
         pytest.param(RELU, CODES[:2], id="relu-values", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("quads", [QUADS, SCATTERED, *SHARED.values()])
+@pytest.mark.parametrize("quads", [QUADS, SCATTERED, *SHARED.values(), TILES])
 def test_quads_are_exact(
     target: CpuTarget, activation: ActivationAttr | None, codes: list[CodesAttr], quads: str
 ) -> None:
@@ -56,6 +56,22 @@ def test_look_ups_by_windows_are_exact_for_any_rows(sizes: list[int], density: f
     x = inputs(81, sizes[0])
     expected, net = layers.expected(x), native(layers.module(), host_target(), 1)
     for rows in (1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 81):
+        assert np.array_equal(net.run(None, {"x0": x[:rows]})[0], expected[:rows])
+
+
+@pytest.mark.parametrize("density", [0.0, 0.01, 0.5])
+@pytest.mark.parametrize("sizes", [[437, 50, 19], [128, 70], [65, 33, 32], [1, 16], [64, 1]], ids=str)
+@pytest.mark.parametrize("codes", [CODES, CODES[:1]], ids=["codes", "floats"])
+def test_tiles_are_exact_for_any_rows(sizes: list[int], codes: list[CodesAttr], density: float) -> None:
+    """Where this machine has no tiles, quads of scattered inputs do them."""
+    codes = [codes[index % len(codes)] for index in range(len(sizes) - (len(codes) == 1))]
+    layers = Layers(sizes, codes, RELU, density=density, quads=TILES, windows=True)
+    # a panel and a block of inputs that nothing is in
+    layers.weights[0][:, 32:64] = 0
+    layers.weights[0][64:128] = 0
+    x = inputs(145, sizes[0])
+    expected, net = layers.expected(x), native(layers.module(), host_target(), 1)
+    for rows in (0, 1, 7, 17, 33, 47, 48, 49, 63, 64, 65, 145):
         assert np.array_equal(net.run(None, {"x0": x[:rows]})[0], expected[:rows])
 
 
@@ -80,9 +96,12 @@ def test_results_that_are_not_rounded_are_exact(target: CpuTarget) -> None:
     assert np.array_equal(layers.run(x := inputs(9, 130), target), layers.expected(x))
 
 
-def test_an_activation_between_layers_is_within_a_step() -> None:
-    layers = Layers([64, 48, 17], CODES, TANH)
-    error = np.abs(layers.run(x := inputs(20, 64), host_target()) - layers.expected(x))
+@pytest.mark.parametrize("quads", [SCATTERED, TILES])
+@pytest.mark.parametrize("activation", [TANH, GELU])
+@pytest.mark.parametrize("rows", [20, 70])
+def test_an_activation_between_layers_is_within_a_step(activation: ActivationAttr, rows: int, quads: str) -> None:
+    layers = Layers([64, 48, 17], CODES, activation, quads=quads)
+    error = np.abs(layers.run(x := inputs(rows, 64), host_target()) - layers.expected(x))
     assert error.max() <= np.float32(1.01) * CODES[2].scale
     assert np.mean(error > 0) < 0.01
 

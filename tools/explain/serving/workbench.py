@@ -22,7 +22,7 @@ from ....foundation.choices import NO_CHOICES, Choices
 from ....foundation.threads import usable_threads
 from ....frontend.errors import UnsupportedModelError, within_limits
 from ....frontend.reading.model_source import read_model
-from ....kernels.byte_times import FORMS, LOOKUP, WINDOWS, predicted
+from ....kernels.byte_times import FORMS, LOOKUP, TILES, WINDOWS, predicted
 from ....kernels.prediction import all_predicted_us
 from ....kernels.tile_widths import PIXELS, WIDTHS
 from ....kernels.work import Layer
@@ -267,6 +267,7 @@ class Workbench:
         target, prices = self._machine.target, self._machine.machine.prices
         times = predicted(weights, prices, yields_floats=not chain.yields_bytes).by_family
         lacking = {*(() if target.multiplies_bytes else FORMS), *(() if target.looks_up_lines else (WINDOWS,))}
+        lacking |= set() if target.multiplies_tiles else {TILES}
         width = max(one for one in times[LOOKUP] if one <= max(1, rows.get(names[0], 1)))
         accepted = [family for family in accepted_families(width, times) if family not in lacking]
         if len(accepted) < 2:
