@@ -1,26 +1,31 @@
 """Layers that leave the cache: depth first against our own layers one by one, scipy and MKL, all in one process.
 
-Run `python -m redpebble.bench.suites.hidden_structure [NAME] [--batch 1024] [--engine mkl] [--folder CODE]`; without a
-name all networks are measured, which takes minutes each: a network has millions of connections. With `--engine` (again
-and again) only some are set against the depth-first schedule, and with `--folder` our code is compiled once, so that a
-run takes seconds. Rows come in and go out row-major for all engines. *Annealed* is the depth-first schedule after
-twenty seconds of annealing.
+Run `python -m redpebble.bench.suites.hidden_structure [NAME] [--batch 1024] [--engine mkl] [--folder CODE] [--width N]
+[--depth N]`; without a name all networks are measured, which takes minutes each: a network has millions of connections.
+With `--engine` (again and again) only some are set against the depth-first schedule, and with `--folder` our code is
+compiled once, so that a run takes seconds. Rows come in and out row-major for all. *Scipy in order* is scipy with
+neurons in the reverse Cuthill-McKee order of the whole network, and 64 rows at a time. *Annealed* is the depth-first
+schedule after twenty seconds of annealing.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 import typer
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from ...driver.compiler import native_code
 from ...options import Options
 from ...runtime.network import Network
 from ...runtime.store.artefact import Artefact, read_artefact, write_artefact
 from ...tools.benching.engines.aligned import aligned
-from ...tools.benching.engines.peers import PEERS, Runner
+from ...tools.benching.engines.chain import ChainLayer
+from ...tools.benching.engines.peers import PEERS, Floats, Runner
 from ...tools.benching.errors import PeerError
 from ...verification.measuring import Budget, Call, interleave
 from ..results.page_tables import PageTable, Write
@@ -37,10 +42,15 @@ SCHEDULES = {
     "layer by layer": Options(threads=2, skip_passes=(*GIVEN_ORDER, "pebble-schedule-network")),
 }
 
-PEER_THREADS = (("scipy", 1), ("mkl", 1), ("mkl", 2))
+IN_ORDER: Final = "scipy in order"
+
+PEER_THREADS = (("scipy", 1), (IN_ORDER, 1), ("mkl", 1), ("mkl", 2))
 """scipy has no more."""
 
-ENGINES = (*SCHEDULES, "scipy", "mkl")
+ENGINES = (*SCHEDULES, "scipy", IN_ORDER, "mkl")
+
+TILE: Final = 64
+"""Rows that scipy takes at a time where neurons are in order."""
 
 ROUNDS = 2
 """A round takes seconds."""
@@ -94,11 +104,43 @@ def bench_hidden(network: HiddenNetwork, artefacts: dict[str, Artefact], setup: 
         yield HiddenRow(name, threads, timing.min_us / 1e3, ratio)
 
 
+def scipy_in_order(layers: Sequence[ChainLayer]) -> Runner:
+    """Return scipy's CSR with neighbours of the whole network close to each other, for some rows at a time."""
+    size, levels = layers[0].weight.shape[0], len(layers) + 1
+    weights: list[Any] = [layer.weight for layer in layers]
+    reads = [weight.indices + level * size for level, weight in enumerate(weights)]
+    sources = np.concatenate(reads).astype(np.int64)
+    counts = np.concatenate([np.zeros(size, dtype=np.int64), *(np.diff(weight.indptr) for weight in weights)])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    graph: Any = csr_array(
+        (np.ones(len(sources), dtype=np.int8), sources, starts), shape=(levels * size, levels * size)
+    )
+    order = reverse_cuthill_mckee(csr_array(graph + graph.T), symmetric_mode=True)
+    orders = [order[order // size == level] - level * size for level in range(levels)]
+    moved = [
+        replace(layer, weight=csr_array(weight[after][:, before]), bias=layer.bias[after])
+        for layer, weight, before, after in zip(layers, weights, orders, orders[1:], strict=False)
+    ]
+    run = PEERS["scipy"].prepare(moved, TILE, 1)
+
+    def run_in_order(x: Floats) -> Floats:
+        y = np.empty((len(x), size), dtype=np.float32)
+        for first in range(0, len(x), TILE):
+            rows = slice(first, first + TILE)
+            y[rows, orders[-1]] = run(x[rows, orders[0]])
+        return y
+
+    return run_in_order
+
+
 def _peers(network: HiddenNetwork, setup: Setup) -> dict[tuple[str, int], Runner]:
     """Return the libraries that are wanted and installed, by name and threads."""
     runs: dict[tuple[str, int], Runner] = {}
     for name, threads in PEER_THREADS:
         if name not in setup.engines:
+            continue
+        if name == IN_ORDER:
+            runs[name, threads] = scipy_in_order(network.layers())
             continue
         try:
             PEERS[name].check()
@@ -124,6 +166,8 @@ def main(
     folder: Annotated[Path | None, typer.Option(help="Where native code is kept between runs.")] = None,
     engine: Annotated[list[str] | None, typer.Option(help="To set against depth first; all by themselves.")] = None,
     rounds: Annotated[int, typer.Option(help="Calls of each.")] = ROUNDS,
+    width: Annotated[int | None, typer.Option(help="Neurons of a layer, other than a network has by itself.")] = None,
+    depth: Annotated[int | None, typer.Option(help="Layers, likewise.")] = None,
     *,
     write: Write = False,
 ) -> None:
@@ -133,8 +177,9 @@ def main(
         raise typer.BadParameter(f"engine: expected one of {', '.join(ENGINES)}, got {unknown[0]!r}")
     setup = Setup(batch, ("depth first", *(engine or ENGINES)), rounds)
     with HIDDEN.rows(*(f"{one}, ms by threads" for one in setup.engines), write=write) as add:
-        for network in HIDDEN_NETWORKS.values():
-            if name in ("", network.name):
+        for given in HIDDEN_NETWORKS.values():
+            if name in ("", given.name):
+                network = replace(given, width=width or given.width, depth=depth or given.depth)
                 artefacts = {one: _kept(network, one, folder) for one in SCHEDULES if one in setup.engines}
                 rows = list(bench_hidden(network, artefacts, setup))
                 times = (
@@ -146,7 +191,9 @@ def main(
 def _kept(network: HiddenNetwork, schedule: str, folder: Path | None) -> Artefact:
     if folder is None:
         return compiled(network, schedule)
-    path = folder / f"{network.name} {schedule}.pebble".replace(" ", "_").replace(",", "")
+    path = folder / f"{network.name} {network.width} {network.depth} {schedule}.pebble".replace(" ", "_").replace(
+        ",", ""
+    )
     if not path.exists():
         write_artefact(path, compiled(network, schedule))
     return read_artefact(path)

@@ -59,30 +59,36 @@ def exact_optimum(network: NeuronGraph, capacity: int, is_late: Callable[[], boo
     return Exact(network.connection_count + moved + 2 * isolated, order)
 
 
-def exact_excess(network: NeuronGraph, capacity: int, is_late: Callable[[], bool] = never) -> int:
-    """Rows that the parts which can be solved move beyond one read of each neuron and one write of each output.
+class Excess(NamedTuple):
+    """Transfers beyond a read of each neuron and a write of each output: rows in any batch, and values for B = 1."""
 
-    Once it is late no more parts are solved.
+    rows: int
+    values: int
+
+
+def exact_excess(network: NeuronGraph, capacity: int, is_late: Callable[[], bool] = never) -> Excess:
+    """Return the transfers of parts which can be solved beyond those of every order.
+
+    In a batch, a neuron that is nothing but its bias costs less to read again than a row: parts with one count for
+    B = 1 only. Once it is late no more parts are solved.
     """
-    room, excess, known = MOST_STATES, 0, dict[bytes, int]()
+    room, rows, values, known = MOST_STATES, 0, 0, dict[bytes, int]()
     if network.connection_count > MOST_SOLVED:
-        return 0
+        return Excess(0, 0)
     only_bias = (network.in_degrees == 0) & ~network.is_input
     for connections in parts(network):
-        # for a batch, a value that is its bias costs less to read again than a row
-        if np.any(only_bias[network.sources[connections]]):
-            continue
         part = _part(network, connections)
         if part is None or len(part.touching) < capacity:
             continue
         if part.key not in known:
             solved = _solve(part, capacity - 1, room) if _is_searchable(is_late) and not is_late() else None
             if solved is None:
-                return excess
+                break
             room -= solved.states
             known[part.key] = solved.moved - len(part.touching) - part.output_count
-        excess += known[part.key]
-    return excess
+        values += known[part.key]
+        rows += known[part.key] * (not np.any(only_bias[network.sources[connections]]))
+    return Excess(rows, values)
 
 
 def parts(network: NeuronGraph) -> Iterator[Ids]:

@@ -46,20 +46,24 @@ _DEGREE_POWERS = (-0.5, 0.0, 0.25)
 class InstanceBound:
     """The best certified lower bound of one network and memory.
 
-    `excess_rows` rows move beyond `least`, in every order and under every policy, by `argument`.
+    `excess_rows` rows move beyond `least`, in every order and under every policy; by `argument` it is
+    `excess_values`, or as many, where a row is one value.
     """
 
     least: TransferCount
     excess_rows: int
+    excess_values: int
     argument: Argument
 
     @property
     def total(self) -> int:
         """Values moved at least, B = 1."""
-        return self.least.total + self.excess_rows
+        return self.least.total + self.excess_values
 
     def batched_total(self, batch: int) -> int:
         """Values moved at least for a batch tile of `batch` columns, M counted in rows."""
+        if batch == 1:
+            return self.total
         return self.least.batched_reads(batch) + self.least.batched_writes(batch) + batch * self.excess_rows
 
 
@@ -111,10 +115,12 @@ def instance_bounds(
             "segments": sum(count * segment_excess(crowding, slots) for crowding, count in crowdings),
             "few can stay, by layer": sum(count * _few_can_stay(group, slots, is_late) for group, count in groups),
             "few can stay, jointly": _few_can_stay(joint, slots, is_late),
-            "all orders of small parts": exact_excess(network, capacity, is_late),
         }
+        exact = exact_excess(network, capacity, is_late)
+        rows = max(*excesses.values(), exact.rows)
+        excesses["all orders of small parts"] = exact.values
         argument = max(excesses, key=lambda name: excesses[name])
-        bounds.append(InstanceBound(least, excesses[argument], argument))
+        bounds.append(InstanceBound(least, rows, excesses[argument], argument))
     return bounds
 
 
