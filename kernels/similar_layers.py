@@ -28,7 +28,7 @@ class Likeness(NamedTuple):
     shape: tuple[int, int]
     measures: tuple[float, ...]
     """Connections, those of the fullest outputs, rows with connections in 16 inputs, inputs that 32 outputs read, the
-    bytes of other layers, and whether values are rounded."""
+    bytes of other layers, and whether values are rounded. A dense layer has zeros for the third and the fourth."""
 
     def alike(self, other: "Likeness") -> bool:
         """Return whether one price serves both."""
@@ -42,7 +42,10 @@ class Likeness(NamedTuple):
 
 
 def likeness_of(layer: Layer) -> Likeness | None:
-    """Return the likeness of a layer; None for dense layers, and for layers with structure."""
+    """Return the likeness of a layer; None for layers with structure."""
+    size, rest = (layer.inputs, layer.outputs), (layer.other_bytes, float(layer.rounded), float(layer.code_bits))
+    if layer.stored == "dense":
+        return Likeness(size, (float(layer.connections), float(layer.fullest(NEIGHBOURS).sum()), 0.0, 0.0, *rest))
     if not isinstance(layer, LayerWithPattern) or layer.stored != "sparse" or layer.rows is None:
         return None
     outputs, inputs = layer.rows.rows, layer.rows.indices
@@ -55,11 +58,9 @@ def likeness_of(layer: Layer) -> Likeness | None:
         fullest,
         float(touched),
         float(read),
-        layer.other_bytes,
-        float(layer.rounded),
-        float(layer.code_bits),
+        *rest,
     )
-    return Likeness((layer.inputs, layer.outputs), measures)
+    return Likeness(size, measures)
 
 
 def _different(keys: Indices, count: int) -> int:

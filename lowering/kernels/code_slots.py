@@ -55,7 +55,7 @@ from ..cpu_target import CpuTarget
 from ..llvm.builder import Code
 from ..llvm.flow import allocated, branch, call, choose, either, fold, loop, select
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import BYTE, FLOAT_BYTES, I1, I16, I32, Bytes, Floats, Index, Ints, Number, Shorts
+from ..llvm.values import BYTE, FLOAT_BYTES, I16, I32, Bytes, Floats, Index, Ints, Number, Shorts
 from ..llvm.vectors import Lanes, broadcast
 from .kernel_form import LinearForm, activated, activation_key
 from .lookup_rows import apart_of
@@ -367,7 +367,8 @@ class _Panel:
         first, second, places = (slots.after(line * STEP_BYTES).load(BYTES, STEP_BYTES) for line in range(3))
         for quad, codes in enumerate((first, self._shifted(first), second, self._shifted(second))):
             steps = builder.sub(builder.and_(codes, _constant(BYTES, 15)), _constant(BYTES, MIDDLE))
-            sizes = call_intrinsic(builder, "llvm.abs.v32i8", BYTES, [steps, ir.Constant(I1, 0)])
+            # LLVM makes four instructions of an absolute difference, and one of a number with its own sign
+            sizes = call_intrinsic(builder, "llvm.x86.avx2.psign.b", BYTES, [steps, steps])
             among = builder.and_(self._shifted(places, 2 * quad), _constant(BYTES, PAIR_INPUTS - 1))
             chosen = builder.or_(among, _constant(BYTES, PAIR_INPUTS * quad))
             for row, table in enumerate(registers):
