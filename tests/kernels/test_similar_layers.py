@@ -1,6 +1,7 @@
 """Layers that are alike are priced once; those that are not are told apart."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -64,9 +65,20 @@ def test_other_masks_are_not(changed: Callable[[Mask], Mask]) -> None:
     assert not one.alike(two)
 
 
-def test_dense_layers_are_like_none() -> None:
-    """Their price is worked out at once."""
-    assert likeness_of(Layer(4, np.array([4, 4]), stored="dense")) is None
+def test_dense_layers_of_one_shape_are_alike_and_like_no_others() -> None:
+    """Whether weights are codes, and how much else is read, is a part of it."""
+    dense = Layer(256, np.full(512, 256), 1e6, "dense")
+    one, same = likeness_of(dense), likeness_of(replace(dense, counts=np.full(512, 255)))
+    others = [
+        likeness_of(replace(dense, code_bits=4)),
+        likeness_of(replace(dense, other_bytes=2e6)),
+        likeness_of(_layer(np.ones((256, 512), np.bool_))),
+    ]
+    assert one is not None
+    assert same is not None
+    assert one.alike(same)
+    assert not any(one.alike(other) for other in others if other is not None)
+    assert None not in others
 
 
 @given(st.integers(1, 1 << 40), st.floats(1 - TOLERANCE, 1))
