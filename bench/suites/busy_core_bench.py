@@ -1,6 +1,6 @@
 """Two threads beside one, on free cores and while another program takes one of them.
 
-`python -m redpebble.bench.suites.busy_core_bench [--hosts compile,session] [--seconds 1] [--write]`. A child of this
+`python -m redpebble.bench.suites.busy_core_bench [--hosts HOSTS] [--seconds 1] [--write]`. A child of this
 process, tied to a core, is the other program; it is stopped while cores are to be free. Times are means over turns of a
 tenth of a second or more, in which the system shares the core many times: medians would leave out calls that waited.
 """
@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -22,18 +22,22 @@ import onnx_ir as ir
 import typer
 from onnx import helper
 
+import redpebble
+
 from ...models.zoo import build, save
+from ...ort.sized_session import prepare_for
 from ...tools.benching.engines.engines import ENGINES, Feeds
+from ...tools.benching.engines.loaded import Loaded
 from ...tools.benching.layer_cases import RandomLayer
 from ...verification.measuring import Call, throughputs
+from ...verification.oracle import session_options
 from ..results.page_tables import PageTable, Write
 from .few_bits_bench import FewBitsLayer
 
 THREADS: Final = (1, 2)
 
-HOSTS: Final = ("compile", "session")
-
-ENGINE_OF_HOST: Final[Mapping[str, str]] = {"compile": "native", "session": "session"}
+NO_SPINNING: Final = "session.intra_op.allow_spinning", "0"
+"""The entry of a session's options by which onnxruntime's threads sleep as soon as they wait."""
 
 TABLE: Final = PageTable(
     "two threads",
@@ -44,13 +48,31 @@ TABLE: Final = PageTable(
 SPIN: Final = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
 
 
+def _without_spinning(path: Path) -> Loaded:
+    def call(feeds: Feeds, threads: int) -> Call:
+        options = session_options(threads)
+        options.add_session_config_entry(*NO_SPINNING)
+        made = redpebble.session(path, options)
+        prepare_for(made, feeds)
+        return partial(made.run, None, dict(feeds))
+
+    return call
+
+
+HOSTS: Final[Mapping[str, Callable[[Path], Loaded]]] = {
+    "compile": ENGINES["native"].load,
+    "session": ENGINES["session"].load,
+    "session without spinning": _without_spinning,
+}
+
+
 class Case(NamedTuple):
     """A network, the rows of its calls, and how it is written to a file."""
 
     name: str
     rows: Sequence[int]
     save: Callable[[Path], None]
-    hosts: Sequence[str] = HOSTS
+    hosts: Collection[str] = HOSTS
 
 
 class Ratios(NamedTuple):
@@ -70,7 +92,7 @@ def cases() -> Iterator[Case]:
     for density in (0.2, 0.1):
         spec = f"ffnn(depth=4, width=1024, density={density:g})"
         yield Case(f"4x1024@{1 - density:g}", (256,), partial(_save_model, partial(build, spec)))
-    yield Case("step of a decoder, four bits", (1,), _save_step, ("session",))
+    yield Case("step of a decoder, four bits", (1,), _save_step, (*HOSTS,)[1:])
 
 
 def _save_layer(layer: RandomLayer, path: Path) -> None:
@@ -129,7 +151,7 @@ def _feeds(path: Path, rows: int) -> Feeds:
 
 
 def main(
-    hosts: Annotated[str, typer.Option(help="Who calls: compile, session.")] = "compile,session",
+    hosts: Annotated[str, typer.Option(help=f"Who calls: {', '.join(HOSTS)}.")] = ",".join(HOSTS),
     only: Annotated[str, typer.Option(help="Networks whose name has this in it.")] = "",
     seconds: Annotated[float, typer.Option(help="Time for each case with free cores, and with one taken.")] = 1.0,
     *,
@@ -141,7 +163,7 @@ def main(
         for case, host in ((one, host) for one in wanted for host in one.hosts if host in hosts.split(",")):
             path = Path(folder) / "network.onnx"
             case.save(path)
-            load = ENGINES[ENGINE_OF_HOST[host]].load(path)
+            load = HOSTS[host](path)
             for rows in case.rows:
                 feeds = _feeds(path, rows)
                 found = ratios({threads: load(feeds, threads) for threads in THREADS}, seconds, send)
