@@ -30,7 +30,14 @@ import redpebble
 
 from ..models import zoo
 from ..models.minilm import base_encoder
-from ..models.sentence_encoders import SENTENCE_ENCODERS, Torch, embedding_model, put_layers, stored_encoder
+from ..models.sentence_encoders import (
+    DENSE_ENCODERS,
+    SENTENCE_ENCODERS,
+    Torch,
+    embedding_model,
+    put_layers,
+    stored_encoder,
+)
 from ..models.sentences.corpus import tokens
 from ..tools.console.console import console
 from ..verification.measuring import Budget, interleave
@@ -41,7 +48,7 @@ Feeds = dict[str, np.ndarray]
 Folder = Annotated[Path, typer.Argument(help="Where the ONNX files are.")]
 Corpus = Annotated[Path, typer.Option(help="What models/sentences/corpus wrote.")]
 
-RIVALS: Final = ("dense", "minilm_3", "minilm_2")
+RIVALS: Final = ("dense", *DENSE_ENCODERS)
 """Dense encoders that onnxruntime runs, as floats and in eight bits."""
 
 CALL_TOKENS: Final = 128

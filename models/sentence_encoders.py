@@ -68,6 +68,9 @@ SENTENCE_ENCODERS: Final = {
     )
 }
 
+DENSE_ENCODERS: Final = ("minilm_3", "minilm_2")
+"""Encoders with fewer layers and no zeros."""
+
 
 def stored_encoder(model: str) -> list[dict[str, np.ndarray]]:
     """For each layer of a stored encoder, name -> array."""

@@ -518,6 +518,9 @@ def zoo(
         typer.Option("-o", "--output", metavar="FILE", help="Where the model goes.", callback=new_file),
     ] = None,
     list_all: Annotated[bool, typer.Option("--list", help="List the models.")] = False,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Layers with zeros in eight bits, where they gain: sparse sentence encoders.")
+    ] = False,
     seed: Seed = 0,
     report: ReportPath = None,
 ) -> None:
@@ -533,7 +536,7 @@ def zoo(
     if list_all or not spec:
         list_zoo(report)
         return
-    write_zoo_model(spec, output or target, seed, report)
+    write_zoo_model(spec, output or target, seed, report, int8=int8)
 
 
 for _command in (check, bench, tune, prune, distil, finetune, explain, schedule, partition, run, simulate):

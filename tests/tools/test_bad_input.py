@@ -76,6 +76,8 @@ LINES = {
     "zoo ffnn(depht=2) -o z.onnx": "ffnn: expected depth=4, ",
     "zoo ffnn(depth=0) -o z.onnx": "ffnn: depth: expected 1 or more, got 0",
     "zoo ffnn(depth=1 -o z.onnx": "expected a model as name or ",
+    "zoo ffnn --int8 -o z.onnx": "--int8: expected one of minilm_50, ",
+    "zoo minilm_2 --int8 -o z.onnx": "--int8: expected one of minilm_50, ",
     "zoo ffnn": "zoo needs OUT.onnx, where the model goes",
     "zoo nosuch": "model of the zoo: expected one of ",
     "zoo ffnn -o no/z.onnx": "cannot write no/z.onnx: no is no folder",
