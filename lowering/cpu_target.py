@@ -231,6 +231,11 @@ class CpuTarget:
         return self.has_avx512 and {"amx-tile", "amx-int8", "avx512bw", "avx512vnni"} <= self.extensions
 
     @property
+    def multiplies_bfloat_tiles(self) -> bool:
+        """Whether there are instructions that multiply tiles of bfloat16."""
+        return self.has_avx512 and {"amx-tile", "amx-bf16"} <= self.extensions
+
+    @property
     def code_center(self) -> int:
         """The number that is subtracted from codes where bytes are multiplied."""
         return 0 if self.byte_products is None else self.byte_products.center

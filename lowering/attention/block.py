@@ -30,11 +30,14 @@ from llvmlite import ir
 
 from ..llvm.builder import Code
 from ..llvm.flow import branch, call, fold, loop, select, when
+from ..llvm.matrix_tiles import ROWS as TILE_ROWS
+from ..llvm.matrix_tiles import MatrixTiles
 from ..llvm.transposition import columns_to_rows, rows_to_columns
-from ..llvm.values import FLOAT, Floats, Index, Number, Truth
+from ..llvm.values import FLOAT, Bytes, Floats, Index, Number, Truth
 from ..llvm.vectors import Lanes
-from .form import AttentionForm, BlockOffsets, BufferOffsets, Registers
+from .form import DEPTH, AttentionForm, BlockOffsets, BufferOffsets, Registers
 from .products import scores, weighted_values
+from .tile_products import left_of_keys, left_of_values, right_in_tiles, tile_products
 from .weights import (
     Sums,
     hide_later_keys,
@@ -117,6 +120,15 @@ class _Blocks:
 
     def emit(self) -> None:
         """Emit all of them."""
+        if self.form.in_tiles(self.code.target):
+            tiles = MatrixTiles(self.args.scratch.builder)
+            tiles.configure(self.args.scratch.cast(Bytes))
+            self._emit_all()
+            tiles.release()
+        else:
+            self._emit_all()
+
+    def _emit_all(self) -> None:
         with self._each() as block:
             block.begin()
         if self.form.rounds_weights:
@@ -205,6 +217,8 @@ class _Blocks:
         here = keys._replace(
             keys=keys.keys.at(first * keys.key_stride), values=keys.values.at(first * keys.value_stride)
         )
+        if self.form.in_tiles(self.code.target):
+            return self._as_tiles(here, count)
         if form.most_blocks(self.width) == 1 or isinstance(keys.key_stride, int) or isinstance(keys.value_stride, int):
             return here
         buffers, pays = BufferOffsets.of(form, self.width), args.query_count > 2 * self.width
@@ -221,9 +235,21 @@ class _Blocks:
         (near_keys, key_stride), (near_values, value_stride) = found
         return here._replace(keys=near_keys, values=near_values, key_stride=key_stride, value_stride=value_stride)
 
+    def _as_tiles(self, keys: _Keys, count: Number) -> _Keys:
+        """Return a block of keys and values as tiles have them."""
+        code, form, scratch = self.code, self.form, self.args.scratch
+        buffers = BufferOffsets.of(form, self.width)
+        near_keys, near_values, memory = (scratch.at(at) for at in (buffers.keys, buffers.values, buffers.scores))
+        strides = (_as_number(count, stride) for stride in (keys.key_stride, keys.value_stride))
+        key_stride, value_stride = strides
+        call(left_of_keys(code, form.key_size), keys.keys, near_keys, key_stride, count)
+        turn = left_of_values(code, form.value_size, self.width, form.most_keys // DEPTH)
+        call(turn, keys.values, near_values, memory, value_stride, count)
+        return keys._replace(keys=near_keys, values=near_values)
+
     def _block_size(self, count: Number) -> Number:
         """Return the keys of all blocks but the last one: about equal parts, in multiples of what registers hold."""
-        rows = Registers.of(self.code.target, self.width).rows
+        rows = DEPTH if self.form.in_tiles(self.code.target) else Registers.of(self.code.target, self.width).rows
         some = select(count > 0, count, 1)
         even = some.divided_up(some.divided_up(self.form.most_keys))
         return even.divided_up(rows) * rows
@@ -275,6 +301,10 @@ class _Block:
         call(transpose, args.queries, queries, args.query_stride, size, args.query_count, self.width)
         with loop(self._number(size * self.width), lanes.width) as index:
             self._scale(queries.at(index), self.form.query_scale)
+        if self.form.in_tiles(self.code.target):
+            groups = size // DEPTH
+            function = right_in_tiles(self.code, self.width, groups)
+            call(function, queries, self.memory.at(self._offsets.query_tiles), groups)
 
     def _scale(self, address: Floats, factor: ir.Value | float) -> None:
         self._lanes.put(address, [self._lanes.mul(self._lanes.load(address), factor)])
@@ -296,7 +326,13 @@ class _Block:
         if form.biased:
             self._bias(keys, first, count)
         queries = self.memory.at(offsets.queries)
-        call(scores(code, form, width), keys.keys, queries, table, keys.key_stride, count)
+        if self.form.in_tiles(self.code.target):
+            groups = form.key_size // DEPTH
+            function = tile_products(code, width, groups, adds=form.biased)
+            tiles = self.memory.at(offsets.query_tiles)
+            call(function, keys.keys, tiles, table, count.divided_up(TILE_ROWS), groups)
+        else:
+            call(scores(code, form, width), keys.keys, queries, table, keys.key_stride, count)
         call(scores_to_weights(code, width), table, sums, count)
 
     def add_values(self, keys: _Keys, first: Number, count: Number) -> None:
@@ -304,8 +340,27 @@ class _Block:
         del first
         offsets, memory = self._offsets, self.memory
         correction, sums = memory.at(offsets.correction), memory.at(offsets.sums)
+        if self.form.in_tiles(self.code.target):
+            self._add_tiles(keys, correction, sums, count)
+            return
         function = weighted_values(self.code, self.form, self.width)
         call(function, keys.values, self._table, correction, sums, keys.value_stride, count)
+
+    def _add_tiles(self, keys: _Keys, correction: Floats, sums: Floats, count: Number) -> None:
+        """Emit the sums by tiles; keys behind the last have the weight 0."""
+        code, form, width, lanes = self.code, self.form, self.width, self._lanes
+        groups, table = form.most_keys // DEPTH, self._table
+        weights = self.args.scratch.at(BufferOffsets.of(form, width).weights)
+        depth = count.divided_up(DEPTH)
+        with loop((depth * DEPTH - count) * width, lanes.width) as index:
+            lanes.put(table.at(count * width + index), [0.0])
+        call(right_in_tiles(code, width, groups), table, weights, depth)
+        with loop(self._number(width), lanes.width) as column:
+            factor = lanes.load(correction.at(column))
+            with loop(self._number(form.value_size)) as feature:
+                self._scale(sums.at(feature * width + column), factor)
+        function = tile_products(code, width, groups, adds=True)
+        call(function, keys.values, weights, sums, form.value_size // TILE_ROWS, depth)
 
     def load_factors(self) -> None:
         """Emit the inverse of each sum of weights."""
@@ -379,6 +434,10 @@ class _Block:
             function = zeros_for_nan(self.code, self.form.value_size, self.width)
             for number, keys in enumerate(all_keys):
                 call(function, keys.values, total, sums, keys.value_stride, keys.length, int(number > 0))
+
+
+def _as_number(place: Number, stride: Index) -> Number:
+    return place.constant(stride) if isinstance(stride, int) else stride
 
 
 def copied_rows(code: Code, features: int) -> ir.Function:

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from xdsl.ir import Operation, SSAValue
+
 from ...dialect.ops.attention import Attention, Roundings
+from ...dialect.ops.tile import chain_in
 from ..cpu_target import CpuTarget
+from ..llvm.matrix_tiles import ROWS as TILE_ROWS
 from ..llvm.values import ALIGNMENT, FLOAT_BYTES
 
 WIDTHS: Final = (16, 32, 64)
@@ -23,6 +27,12 @@ ROWS: Final = {32: {4: 6, 2: 8, 1: 8}, 16: {2: 6, 1: 6}}
 
 ROUNDED_KEYS: Final = 5 * MOST_KEYS
 """Keys of a block whose weights are rounded: those of several blocks have to be computed twice."""
+
+DEPTH: Final = 32
+"""Features, or keys, of a tile of bfloat16."""
+
+MOST_FEATURES: Final = 128
+"""Features of values that are multiplied by tiles: they are transposed where scores are going to be."""
 
 MOST_BLOCKS: Final = 4
 """Blocks of as many queries as the widest has, one after the other, that read a block of keys from the first level."""
@@ -43,13 +53,18 @@ class AttentionForm:
     nan_as_zero: bool
     has_past: bool
     roundings: Roundings
+    of_codes: bool = False
+    """Whether queries, keys and values are results of layers on codes, so that 16 bits of each are enough."""
 
     @staticmethod
     def of(op: Attention) -> "AttentionForm":
         """Return the form of an op."""
         weighting = op.weighting
         flags = op.mask is not None, weighting.causal, weighting.nan_as_zero, bool(op.past)
-        return AttentionForm(op.key_size, op.value_size, weighting.scale, *flags, weighting.roundings)
+        sizes_fit = op.key_size % DEPTH == 0 and op.value_size % TILE_ROWS == 0 and op.value_size <= MOST_FEATURES
+        of_codes = sizes_fit and not op.past and not any(weighting.roundings)
+        of_codes = of_codes and all(_is_of_codes(value) for value in (op.q, op.k, op.v))
+        return AttentionForm(op.key_size, op.value_size, weighting.scale, *flags, weighting.roundings, of_codes)
 
     @property
     def biased(self) -> bool:
@@ -62,10 +77,15 @@ class AttentionForm:
         products = self.roundings.products
         return self.scale / products[0].values[0] if products else self.scale
 
+    def in_tiles(self, target: CpuTarget) -> bool:
+        """Return whether products are those of tiles."""
+        return self.of_codes and target.multiplies_bfloat_tiles
+
     @property
     def most_keys(self) -> int:
         """Keys of a block."""
-        return ROUNDED_KEYS if self.rounds_weights else MOST_KEYS
+        most = MOST_KEYS // DEPTH * DEPTH if self.of_codes else MOST_KEYS
+        return ROUNDED_KEYS if self.rounds_weights else most
 
     def most_blocks(self, width: int) -> int:
         """Return the blocks of queries that follow each other; where weights are rounded their scores have to stay."""
@@ -87,9 +107,14 @@ class AttentionForm:
         numbers = [self.scale, *(number for some in self.roundings for one in some for number in one.values)]
         scale = "_".join(number.hex() for number in numbers).replace(".", "_").replace("-", "m").replace("+", "p")
         known = {"m": self.masked, "c": self.causal, "n": self.nan_as_zero, "p": self.has_past}
+        known["b"] = self.of_codes
         flags = "".join(letter for letter, is_set in known.items() if is_set)
         rounded = "".join(f"{letter}{len(some)}" for letter, some in zip("psw", self.roundings, strict=True) if some)
         return f"{self.key_size}_{self.value_size}_{scale}_{flags}{rounded}"
+
+
+def _is_of_codes(value: SSAValue) -> bool:
+    return isinstance(value.owner, Operation) and chain_in(value.owner) is not None
 
 
 class Registers(NamedTuple):
@@ -120,6 +145,8 @@ class BufferOffsets(NamedTuple):
     """[keys of a block, features of a key]: a copy without gaps, which several blocks of queries read"""
     values: int
     """[keys of a block, features of a value]: the same of values"""
+    weights: int
+    """[keys of a block, width]: weights as tiles have them, where those are multiplied"""
     blocks: int
     """Arrays of the first block of queries; those of the next one follow."""
     end: int
@@ -128,11 +155,12 @@ class BufferOffsets(NamedTuple):
     def of(form: AttentionForm, width: int) -> "BufferOffsets":
         """Return the offsets for blocks of `width` queries."""
         blocks = form.most_blocks(width)
-        copied = form.most_keys if blocks > 1 else 0
+        copied = form.most_keys if blocks > 1 or form.of_codes else 0
         sizes = (
             form.score_rows * width,
             copied * form.key_size,
             copied * form.value_size,
+            form.most_keys * width if form.of_codes else 0,
             blocks * BlockOffsets.of(form, width).end,
         )
         return BufferOffsets(*_starts(sizes))
@@ -156,6 +184,8 @@ class BlockOffsets(NamedTuple):
     """[width]: the sum of weights so far"""
     correction: int
     """[width]: what sums so far are multiplied with, as the largest score has changed"""
+    query_tiles: int
+    """[features of a key, width]: queries as tiles have them, where those are multiplied"""
     factor: int
     """[width]: what weights are multiplied with before they are rounded, one by their sum"""
     end: int
@@ -163,7 +193,8 @@ class BlockOffsets(NamedTuple):
     @staticmethod
     def of(form: AttentionForm, width: int) -> "BlockOffsets":
         """Return the offsets for a block of `width` queries."""
-        return BlockOffsets(*_starts([rows * width for rows in (form.key_size, form.value_size, 1, 1, 1, 1)]))
+        tiles = form.key_size if form.of_codes else 0
+        return BlockOffsets(*_starts([rows * width for rows in (form.key_size, form.value_size, 1, 1, 1, tiles, 1)]))
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:

@@ -5,10 +5,9 @@
     tile 0..3    += the products of each of the former with each of the latter             tdpbusd
 
 The sums of a panel go through memory, rows of 32, and become codes or values as those of look-ups do. Nothing is
-transposed. Tiles are configured anew by each call, and given back at its end.
+transposed.
 """
 
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from llvmlite import ir
@@ -17,22 +16,16 @@ from ...kernels.byte_tiles import PANEL_OUTPUTS, TILE_INPUTS, TILE_ROWS
 from ..llvm.builder import Code
 from ..llvm.flow import branch, loop, when
 from ..llvm.gather_scatter import load_ints
-from ..llvm.intrinsics import call_intrinsic
-from ..llvm.values import BYTE, FLOAT_BYTES, VOID, Bytes, Floats, Ints, Longs, Number
+from ..llvm.matrix_tiles import CONFIGURATION, TILE_BYTES, MatrixTiles
+from ..llvm.values import FLOAT_BYTES, Bytes, Floats, Ints, Longs, Number
 from .lookup_layer import LayerEnd, PanelEnd
 from .rounding import Strided
-
-TILES: Final = 8
-TILE_BYTES: Final = TILE_ROWS * TILE_INPUTS
 
 ROWS: Final = 2 * TILE_ROWS
 """Rows that are done at once."""
 
 SUM_STRIDE: Final = FLOAT_BYTES * PANEL_OUTPUTS
 """Bytes from a row of sums of a panel to the next one."""
-
-CONFIGURATION: Final = [1, *[0] * 15, *[TILE_INPUTS, 0] * TILES, *[0] * 16, *[TILE_ROWS] * TILES, *[0] * 8]
-"""The first palette; bytes of a row, of 16 bits, and rows of each tile."""
 
 TILE_SCRATCH_BYTES: Final = len(CONFIGURATION) + ROWS * SUM_STRIDE
 
@@ -60,9 +53,8 @@ def tile_layer(code: Code, end: LayerEnd, stride: int) -> ir.Function:
 
     @code.kernel(f"tiles_{stride}_{end.key}")
     def layer(x: Bytes, y: Strided, packed: PackedTiles, rows: Number, outputs: Number, scratch: Bytes) -> None:
-        scratch.store(ir.Constant(ir.VectorType(BYTE, len(CONFIGURATION)), CONFIGURATION), 1)
-        tiles = _Tiles(x.builder)
-        tiles.call("ldtilecfg", scratch.value)
+        tiles = MatrixTiles(x.builder)
+        tiles.configure(scratch)
         sums = scratch.after(len(CONFIGURATION))
         panel_end = PanelEnd(code.lanes(x, TILE_ROWS), end, packed.bias, packed.multiplier, packed.tail)
         with loop(outputs.divided_up(PANEL_OUTPUTS)) as panel:
@@ -74,29 +66,29 @@ def tile_layer(code: Code, end: LayerEnd, stride: int) -> ir.Function:
 
                 def sum_up(row_tiles: int, source: Bytes = source) -> None:
                     for tile in range(2 * row_tiles):
-                        tiles.call("tilezero", tile)
+                        tiles.clear(tile)
                     with loop(count) as step:
                         here = begin + step
                         inputs, weights = source.after(packed.places[here]), packed.weights.after(2 * TILE_BYTES * here)
                         tiles.load(4, inputs, stride)
                         tiles.load(6, weights, TILE_INPUTS)
                         tiles.load(7, weights.after(TILE_BYTES), TILE_INPUTS)
-                        tiles.multiply(0, 4, 6)
-                        tiles.multiply(1, 4, 7)
+                        tiles.multiply_bytes(0, 4, 6)
+                        tiles.multiply_bytes(1, 4, 7)
                         if row_tiles > 1:
                             tiles.load(5, inputs.after(TILE_ROWS * stride), stride)
-                            tiles.multiply(2, 5, 6)
-                            tiles.multiply(3, 5, 7)
+                            tiles.multiply_bytes(2, 5, 6)
+                            tiles.multiply_bytes(3, 5, 7)
                     for tile in range(2 * row_tiles):
                         place = sums.after(tile // 2 * TILE_ROWS * SUM_STRIDE + tile % 2 * TILE_INPUTS)
-                        tiles.call("tilestored64", tile, place.value, place.constant(SUM_STRIDE).value)
+                        tiles.store(tile, place, SUM_STRIDE)
 
                 branch(left > TILE_ROWS, lambda: sum_up(2), lambda: sum_up(1))
                 finish = _Ends(panel_end, sums, y.row(first))
                 finish.emit(left, output, 0)
                 with when(output + TILE_ROWS < outputs):
                     finish.emit(left, output + TILE_ROWS, TILE_INPUTS)
-        tiles.call("tilerelease")
+        tiles.release()
 
     return layer
 
@@ -121,23 +113,3 @@ class _Ends(NamedTuple):
         places = [place.after(SUM_STRIDE * one).cast(Ints) for one in range(count)]
         lanes = self.end.lanes
         self.end.emit([load_ints(lanes, one, lanes.size) for one in places], self.y.row(row), output)
-
-
-class _Tiles:
-    """The instructions of tiles."""
-
-    def __init__(self, builder: ir.IRBuilder) -> None:
-        self.builder = builder
-
-    def call(self, name: str, *operands: int | ir.Value) -> None:
-        """Emit an instruction; numbers are those of tiles."""
-        values: Sequence[ir.Value] = [ir.Constant(BYTE, one) if isinstance(one, int) else one for one in operands]
-        call_intrinsic(self.builder, f"llvm.x86.{name}", VOID, values)
-
-    def load(self, tile: int, place: Bytes, stride: int) -> None:
-        """Emit the reading of a tile, whose rows are some bytes apart."""
-        self.call("tileloadd64", tile, place.value, place.constant(stride).value)
-
-    def multiply(self, sums: int, inputs: int, weights: int) -> None:
-        """Emit products of unsigned bytes of inputs and signed ones of weights."""
-        self.call("tdpbusd", sums, inputs, weights)
