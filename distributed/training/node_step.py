@@ -141,7 +141,9 @@ class BoundNodes:
         forward = [do for one in self.part.steps for do in self._forward(one)]
         backward = self._loss(output, target) if len(step.own) else []
         backward += [do for one in reversed(self.part.steps) for do in self._backward(one)]
-        self.all: list[Do] = [*forward, *backward, self.wire.finish]
+        # where there are no nodes no call writes the gradient, which holds the sum over ranks of the step before
+        clear: list[Do] = [] if step.functions else [lambda: step.gradient.fill(0)]
+        self.all: list[Do] = [*clear, *forward, *backward, self.wire.finish]
 
     def batch(self) -> Batch:
         """Return the step."""
