@@ -47,13 +47,15 @@ class PruneReport:
     original_us: float | None = None
     """Predicted microseconds of all prunable layers before, those of blocks that were dropped included."""
     rest_us: float = 0.0
-    """Microseconds of all that is no such layer, as the caller said or a rehearsal told."""
+    """Microseconds of all that is no such layer before, as the caller said."""
     rehearsed: Rehearsed | None = None
     """None where times are predictions."""
     blocks: tuple[int, ...] | None = None
     """The numbers of the blocks that were kept; None where none were dropped."""
     heads: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     """The heads that were dropped, by the name of the attention."""
+    saved_us: float = 0.0
+    """Predicted microseconds that went from the rest with blocks and heads."""
 
     @property
     def zeros(self) -> int:
@@ -71,7 +73,7 @@ class PruneReport:
             return self.rehearsed.original_us / self.rehearsed.us
         if self.original_us is None:
             return None
-        now = sum(one.us or 0.0 for one in self.layers) + self.rest_us
+        now = sum(one.us or 0.0 for one in self.layers) + self.rest_us - self.saved_us
         return (self.original_us + self.rest_us) / max(now, 1e-9)
 
     def __str__(self) -> str:

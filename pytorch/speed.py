@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..pruning.budgets import GRAIN, REHEARSALS, TOO_FAST, TOO_SLOW, WANTED, Option, allocated, time_between, uniform
 from ..pruning.sensitivities import QUICK_STEPS, interpolated, nearest_of, some_of
-from .attentions.head_budget import Dropped, heads_to_drop
+from .attentions.head_budget import Dropped, attention_us, heads_to_drop
 from .attentions.heads import Heads, heads_of
 from .batches import Batch, Run, device_of, moved, token_mask
 from .compiled.rehearsal import Rehearsal
@@ -64,6 +64,7 @@ class Plan:
     blocks: tuple[int, ...] | None = None
     rehearsed: Rehearsed | None = None
     heads: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    saved_us: float = 0.0
 
     def reported(self, report: PruneReport, weights: Sequence[PrunableWeight]) -> PruneReport:
         """Return a report with predicted times, and with the layers that stayed dense."""
@@ -82,6 +83,7 @@ class Plan:
             blocks=self.blocks,
             rehearsed=self.rehearsed,
             heads=self.heads,
+            saved_us=self.saved_us,
         )
 
 
@@ -121,14 +123,15 @@ def planned(
             prices = Prices.of(module, weights, run, structure, goal.call)
     form, layers_us = structure_of(structure), (original_us + rest_us) / goal.speedup - kept * rest_us
 
-    def chosen_by(one: _Choice) -> tuple[dict[str, Option], Rehearsed | None]:
+    def chosen_by(one: _Choice, more_us: float = 0.0) -> tuple[dict[str, Option], Rehearsed | None]:
         if rehearsal is None:
-            return one.within(layers_us), None
+            return one.within(layers_us + more_us), None
         options, us = one.rehearsed(rehearsal, goal.speedup, original_us)
         return options, Rehearsed(rehearsal.original_us, us, rehearsal.inputs)
 
     choice = _Choice(module, weights, run, prices, solver, form)
-    gone = _heads_that_go(module, run, choice, layers_us) if goal.heads else {}
+    gone, saved_us = _heads_that_go(module, run, choice, layers_us) if goal.heads else ({}, 0.0)
+    saved_us = min(saved_us, kept * rest_us)
     if not gone:
         options, rehearsed = chosen_by(choice)
     else:
@@ -144,13 +147,13 @@ def planned(
         narrower = Prices.of(module, weights, run, structure, goal.call)
         narrow = _Choice(module, weights, run, narrower, solver, form)
         try:
-            others, found = chosen_by(narrow)
+            others, found = chosen_by(narrow, saved_us)
         except ValueError:
             others, found = None, None
         if others is not None and narrow.loss_of(others, choice.dense) < least:
             options, rehearsed, prices = others, found, narrower
         else:
-            gone = {}
+            gone, saved_us = {}, 0.0
             before.restore()
             if refusal is not None:
                 raise refusal
@@ -158,15 +161,18 @@ def planned(
         _sparsities(options),
         prices,
         original_us,
-        rest_us * kept,
+        rest_us,
         blocks,
         rehearsed,
         {heads.name: heads.dropped for heads in gone},
+        rest_us * (1 - kept) + saved_us,
     )
 
 
-def _heads_that_go(module: nn.Module, run: Run, choice: "_Choice", layers_us: float) -> dict[Heads, Dropped]:
-    """Return the heads to drop, by what the layers of the dense module lose by zeros.
+def _heads_that_go(
+    module: nn.Module, run: Run, choice: "_Choice", layers_us: float
+) -> tuple[dict[Heads, Dropped], float]:
+    """Return the heads to drop, by what the layers of the dense module lose by zeros, and what their scores took.
 
     Raises:
         ValueError: no attention of the module is known.
@@ -179,7 +185,14 @@ def _heads_that_go(module: nn.Module, run: Run, choice: "_Choice", layers_us: fl
     if not known:
         raise ValueError("heads: expected attentions whose layers are known (see register_attention), got none")
     hessians = layer_inputs(module, [heads.reader for heads in known], run, "products")
-    return heads_to_drop(known, hessians, choice.options, choice.loss_with, layers_us)
+    gone = heads_to_drop(known, hessians, choice.options, choice.loss_with, layers_us)
+    saved_us = sum(
+        attention_us(heads, known[heads], choice.options[heads.reader.name][0].us)
+        * (len(those.heads) - len(heads.dropped))
+        / heads.count
+        for heads, those in gone.items()
+    )
+    return gone, saved_us
 
 
 def _sparsities(options: Mapping[str, Option]) -> dict[str, float]:

@@ -73,9 +73,9 @@ def recall(queries: torch.Tensor, answers: torch.Tensor) -> tuple[float, float]:
 def measured(
     encoder: Encoder, tests: dict[str, Texts], dense: dict[str, torch.Tensor] | None
 ) -> tuple[dict[str, float], dict[str, torch.Tensor]]:
-    """(every figure on the held-out tests, the embeddings); without `dense` the encoder is compared with itself."""
+    """(every figure on the tests given, the embeddings); without `dense` the encoder is compared with itself."""
     found = {name: embed(encoder, texts) for name, texts in tests.items()}
     report = agreement((dense or found)["sentences"], found["sentences"])
-    for name in RETRIEVAL:
+    for name in (one for one in RETRIEVAL if f"{one}_query" in tests):
         report[f"{name}_r1"], report[f"{name}_r10"] = recall(found[f"{name}_query"], found[f"{name}_answer"])
     return report, found

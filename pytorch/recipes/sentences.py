@@ -18,7 +18,7 @@ import os
 import time
 import traceback
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -52,7 +52,13 @@ HIDDEN: Final[dict[int, tuple[tuple[int, int], ...]]] = {
 }
 """Layers of a student -> (layer of the student, layer of the teacher at about the same depth)."""
 
-DEPTHS: Final = {6: (0, 1, 2, 3, 4, 5), 5: (0, 1, 2, 3, 5), 4: (0, 2, 3, 5), 3: (0, 3, 5), 2: (0, 5)}
+DEPTHS: Final[dict[int, tuple[int, ...]]] = {
+    6: (0, 1, 2, 3, 4, 5),
+    5: (0, 1, 2, 3, 5),
+    4: (0, 2, 3, 5),
+    3: (0, 3, 5),
+    2: (0, 5),
+}
 """Layers of a student -> layers of the base that it starts from."""
 
 DEV: Final = 2000
@@ -153,22 +159,18 @@ def padded(ids: np.ndarray, lengths: np.ndarray, device: torch.device) -> Texts:
     return torch.from_numpy(matrix).to(device), torch.from_numpy(lengths.astype(np.int64)).to(device)
 
 
-def load(corpus: Path, teacher: Encoder, device: torch.device, limit: int) -> Data:
-    """Read the corpus and let the teacher embed it."""
-    arrays = arrays_of(corpus.read_bytes())
-    say("corpus read")
-    tests = {
+def tests_of(arrays: Mapping[str, np.ndarray], device: torch.device) -> dict[str, Texts]:
+    """Return the held-out texts of a corpus by name."""
+    return {
         n.removeprefix("test_"): padded(arrays[n], arrays[f"{n}_lengths"], device)
         for n in arrays
         if n.startswith("test_") and not n.endswith("_lengths")
     }
-    if limit:
-        tests = {n: (ids[: limit // 20], lengths[: limit // 20]) for n, (ids, lengths) in tests.items()}
-    dense, tests_dense = measured(teacher, tests, None)
+
+
+def buckets_of(arrays: Mapping[str, np.ndarray], limit: int, device: torch.device) -> list[Bucket]:
+    """Return the training texts of a corpus by length, `limit` of them at random, or all."""
     starts = np.cumsum(arrays["sentences_lengths"], dtype=np.int64)
-    dev = padded(arrays["sentences"][: starts[DEV - 1]], arrays["sentences_lengths"][:DEV], device)
-    if limit:
-        dev = dev[0][: limit // 20], dev[1][: limit // 20]
     flat = np.concatenate([arrays["sentences"][starts[DEV - 1] :], arrays["passages"]])
     lengths = np.concatenate([arrays["sentences_lengths"][DEV:], arrays["passages_lengths"]]).astype(np.int64)
     offsets = np.cumsum(lengths) - lengths
@@ -179,8 +181,25 @@ def load(corpus: Path, teacher: Encoder, device: torch.device, limit: int) -> Da
     for length in np.unique(lengths):
         rows = flat[offsets[lengths == length][:, None] + np.arange(length)]
         buckets.append(Bucket(torch.from_numpy(rows.astype(np.int64)).to(device)))
+    return buckets
+
+
+def load(corpus: Path, teacher: Encoder, device: torch.device, limit: int) -> Data:
+    """Read the corpus and let the teacher embed it."""
+    arrays = arrays_of(corpus.read_bytes())
+    say("corpus read")
+    tests = tests_of(arrays, device)
+    if limit:
+        tests = {n: (ids[: limit // 20], lengths[: limit // 20]) for n, (ids, lengths) in tests.items()}
+    dense, tests_dense = measured(teacher, tests, None)
+    starts = np.cumsum(arrays["sentences_lengths"], dtype=np.int64)
+    dev = padded(arrays["sentences"][: starts[DEV - 1]], arrays["sentences_lengths"][:DEV], device)
+    if limit:
+        dev = dev[0][: limit // 20], dev[1][: limit // 20]
+    buckets = buckets_of(arrays, limit, device)
     data = Data(buckets, {}, dev, embed(teacher, dev), tests, tests_dense, dense)
-    say(f"{len(lengths)} training texts, {lengths.sum()} tokens; dense: {line(dense)}")
+    texts, count = (sum(size(one.ids) for one in buckets) for size in (len, torch.numel))
+    say(f"{texts} training texts, {count} tokens; dense: {line(dense)}")
     remember(teacher, data, device)
     return data
 

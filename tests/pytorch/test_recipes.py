@@ -15,7 +15,7 @@ from redpebble.models.graph_builder import GraphBuilder, Output  # noqa: E402
 from redpebble.models.recognizer import constants  # noqa: E402
 from redpebble.models.sentences.encoder import Encoder, pooled  # noqa: E402
 from redpebble.models.sentences.stored import sparsity  # noqa: E402
-from redpebble.pytorch.recipes import digits_cnn, recognizer, resnet18, sentences  # noqa: E402
+from redpebble.pytorch.recipes import digits_cnn, heads, recognizer, resnet18, sentences  # noqa: E402
 from tests.models.test_sentences import tiny_base  # noqa: E402
 
 torch.set_num_threads(1)
@@ -76,6 +76,26 @@ def test_an_encoder_is_pruned_and_comes_closer(layers: tuple[int, ...], monkeypa
     assert told["steps"] == 12
     assert told["curve"][-1]["cos"] > told["curve"][0]["cos"]
     assert sparsity(student) == pytest.approx(0.7, abs=0.02)
+
+
+def test_heads_and_zeros_alone_get_the_same_time_and_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sentences.DEPTHS, 6, (0, 1, 2))
+    monkeypatch.setitem(sentences.HIDDEN, 3, ((1, 2), (2, 3)))
+    monkeypatch.setattr(heads, "REST_US", 30.0)
+    base, rng = tiny_base(72), np.random.default_rng(0)
+    teacher: Any = Encoder(base, (0, 1, 2, 0, 1, 2)).eval()
+    buckets = [sentences.Bucket(torch.from_numpy(rng.integers(0, 50, (40, length)))) for length in (5, 9)]
+    tests = {"sentences": (buckets[0].ids, torch.full((40,), 5))}
+    dense, embeddings = sentences.measured(teacher, tests, None)
+    data = sentences.Data(buckets, {}, tests["sentences"], embeddings["sentences"], tests, embeddings, dense)
+    sentences.remember(teacher, data, torch.device("cpu"))
+    results = heads.compared(base, data, 1.8, 6, 64)
+    assert not results["zeros"]["heads"]
+    assert results["heads"]["us"] == pytest.approx(results["zeros"]["us"], rel=0.05)
+    for one in results.values():
+        assert one["zeros"] > 0.5
+        assert one["steps"] == 6
+        assert one["trained"]["cos"] > one["pruned"]["cos"]
 
 
 def small_recognizer(factor: np.ndarray) -> onnx_ir.Model:
