@@ -19,8 +19,9 @@ leaves it and comes back, all of its ops row by row on the same rows, or attenti
 layer that gains: whose kernels, as `pebble-choose-kernels` chose them, are predicted to take less time than a dense
 layer does in onnxruntime. The rows that count are those that the model fixes, else `rows`; else any: then it is slower
 for no number of them. Layers with dense kernels stay with the runtime, which is as good at them, except for those that
-cost less than leaving the network and coming back. What stands at the ends of a network and takes less time in
-onnxruntime, such as a sigmoid of many values, stays there: see `redpebble.passes.deployment.dear_ends`.
+cost less than leaving the network and coming back, and those that gain clearly at the rows that are known. What stands
+at the ends of a network and takes less time in onnxruntime, such as a sigmoid of many values, stays there: see
+`redpebble.passes.deployment.dear_ends`.
 """
 
 from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence, Set
@@ -39,7 +40,7 @@ from xdsl.utils.exceptions import PassFailedException, VerifyException
 
 from ...dialect.attributes.activations import OF_FEW_INSTRUCTIONS, ActivationAttr
 from ...dialect.ops.attention import Attention
-from ...dialect.ops.constants import SparseConstantOp
+from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, MulOp
 from ...dialect.ops.foreign import INT64, INTEGERS, ForeignOp
 from ...dialect.ops.graphs import EdgeListOp, OverEdges, OverEdgesOp, SortEdgesOp
@@ -74,7 +75,7 @@ from ..images.image_layers import (
     pixels_of,
     reads_or_yields_codes,
 )
-from ..kernels.kernels_at_rows import ANY_ROWS, ChosenKernels, gains
+from ..kernels.kernels_at_rows import ANY_ROWS, ChosenKernels, gains, gains_clearly
 from ..rewriting.outline import computing_ops, outline
 from ..rewriting.replacing import pass_on
 from .recurrence_gain import recurrence_gains
@@ -211,7 +212,8 @@ def _form_networks(func: FuncOp, known: _Known) -> None:
     sorts = [op for op in ops if isinstance(op, EdgeListOp | SortEdgesOp)]
     weight_bytes = sum(_weight_bytes(op) for op in float_layers(ops))
     gaining = {op for op in ops if _gains(op, rows, weight_bytes, known)}
-    counts = {op: count for op in ops if (count := _count(op, rows, gaining)) is not None}
+    beside = {op for op in ops if _gains_beside(op, rows, weight_bytes, known)}
+    counts = {op: count for op in ops if (count := _count(op, rows, gaining | beside)) is not None}
     # a recurrence is a network of its own: no other op has rows of steps and of states
     recurrences = (op for op in ops if isinstance(op, RecurrenceOp) and op in gaining)
     counts |= {op: Size.symbol(f"%recurrence {number}") for number, op in enumerate(recurrences)}
@@ -351,20 +353,39 @@ def _decides_codes(op: ActivateOp, gaining: Set[Operation]) -> bool:
 
 
 def _has_sparse_kernels(op: LinearOp, rows: Rows, weight_bytes: float, known: _Known) -> bool:
-    """Return whether a layer gains over the runtime, beside so many bytes of dense weights in its function.
-
-    Those of layers that gain nothing count as well: the runtime reads them between two uses of this one.
-    """
+    """Return whether a layer gains over the runtime, beside so many bytes of dense weights in its function."""
     if op.kernel is None or not (isinstance(op.weight.owner, SparseConstantOp) or few_bits_at(op.weight) is not None):
         return False
-    us = {**op.kernel.predicted, **op.kernel.measured}
-    if not us:
+    fixed, kernels = _fixed_rows(op, rows, known), _kernels(op, weight_bytes)
+    if kernels is None:
         return not any(map(is_dense, op.kernel.choices.values()))
-    fixed = rows.count(op.x).constant or known.rows
+    return gains(kernels, [fixed] if fixed else ANY_ROWS, known.machine)
+
+
+def _gains_beside(op: Operation, rows: Rows, weight_bytes: float, known: _Known) -> bool:
+    """Return whether a dense layer gains clearly at the rows that are known, in a network of others that gain."""
+    if not isinstance(op, LinearOp) or op.times is not None or not isinstance(op.weight.owner, ConstantOp):
+        return False
+    fixed, kernels = _fixed_rows(op, rows, known), _kernels(op, weight_bytes)
+    return bool(fixed) and kernels is not None and gains_clearly(kernels, fixed, known.machine)
+
+
+def _fixed_rows(op: LinearOp, rows: Rows, known: _Known) -> int:
+    """Return the rows of a layer, 0 where any may come."""
+    return rows.count(op.x).constant or known.rows
+
+
+def _kernels(op: LinearOp, weight_bytes: float) -> ChosenKernels | None:
+    """Return the kernels of a layer beside so many bytes of dense weights in its function; None without their times.
+
+    Weights of layers that gain nothing count as well: the runtime reads them between two uses of this one.
+    """
+    us = {} if op.kernel is None else {**op.kernel.predicted, **op.kernel.measured}
+    if op.kernel is None or not us:
+        return None
     inputs, outputs = shape_of(op.weight)
     other_bytes = weight_bytes - _weight_bytes(op)
-    kernels = ChosenKernels(inputs, outputs, op.kernel.choices, us, other_bytes, few_bits_at(op.weight))
-    return gains(kernels, [fixed] if fixed else ANY_ROWS, known.machine)
+    return ChosenKernels(inputs, outputs, op.kernel.choices, us, other_bytes, few_bits_at(op.weight))
 
 
 def _weight_bytes(op: LinearOp) -> float:

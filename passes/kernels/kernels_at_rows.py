@@ -17,6 +17,9 @@ ANY_ROWS: Final = range(1, 257)
 CERTAIN_SHARE: Final = 0.95
 """Mean time of a sparse layer over that of a dense one in onnxruntime below which it gains."""
 
+CLEAR_SHARE: Final = 0.85
+"""Time of a dense layer over that in onnxruntime below which it gains clearly."""
+
 NOTICED: Final = 0.03
 """Share of a call that it may take longer at a single number of rows: less than anybody would notice."""
 
@@ -77,6 +80,11 @@ def gains(kernels: ChosenKernels, counts: Sequence[int], machine: Machine) -> bo
     """
     size, beside = (kernels.inputs, kernels.outputs), (kernels.other_bytes, kernels.few_bits)
     return _gains(size, tuple(kernels.families.items()), tuple(kernels.us.items()), beside, tuple(counts), machine)
+
+
+def gains_clearly(kernels: ChosenKernels, rows: int, machine: Machine) -> bool:
+    """Return whether a layer is much faster than in onnxruntime for a number of rows, whatever its kernel."""
+    return kernels.times([rows], machine)[rows] < CLEAR_SHARE * kernels.runtime_times([rows], machine)[rows]
 
 
 @lru_cache(maxsize=64)
