@@ -19,14 +19,20 @@ import torch
 from ...models.compressed_arrays import arrays_of
 from ...models.sentences.encoder import HEADS, Encoder, Layer, base_weights
 from ...models.sentences.quality import Texts, measured
-from ..attentions.heads import HeadNames, register_attention
-from ..batches import Batch
+from ..attentions.head_budget import attention_us
+from ..attentions.heads import HeadNames, drop_heads, heads_of, register_attention
+from ..batches import Batch, Run, call
+from ..layers import prunable_weights
+from ..prices import Call, Prices
 from ..prune import prune
 from ..report import PruneReport
 from .sentences import DEPTHS, Bucket, Data, Recipe, buckets_of, line, remember, say, tests_of, train
 
 TESTS: Final = ("sentences", "man_query", "man_answer")
 """Held-out texts that are quick to embed on a CPU."""
+
+TOKENS_PRICED: Final = 128
+"""Tokens of the text whose time is predicted, on one thread."""
 
 REST_US: Final = 3500.0
 """Microseconds of norms, embeddings and attentions' scores, about, of a text of 128 tokens on one thread."""
@@ -39,19 +45,38 @@ def calibration(buckets: Sequence[Bucket]) -> list[Batch]:
     return [{"ids": max(buckets, key=lambda one: one.ids.shape[1]).ids[:1]}, *texts]
 
 
-def pruned(student: Encoder, texts: Sequence[Batch], speedup: float, *, heads: bool) -> PruneReport:
-    """Prune an encoder in place to a predicted speed, with heads among what may go or without."""
+def pruned(student: Encoder, texts: Sequence[Batch], speedup: float, drop: int | None) -> tuple[PruneReport, float]:
+    """Prune an encoder in place -> the report, and the predicted microseconds of all.
+
+    Of each attention `drop` heads go first, and zeros get what their layers and scores took; None lets prices choose.
+    """
     register_attention(Layer, lambda one: HeadNames((one.qkv,), one.mixed, HEADS))
-    return prune(student, texts, speedup=speedup, rows=128, rest_us=REST_US, structure="free", heads=heads)
+    run, rest_us, one_text = Run(texts, call), REST_US, Call(TOKENS_PRICED, 1)
+    prices = Prices.of(student, prunable_weights(student), run, "free", one_text)
+    wanted_us = (sum(map(prices.dense_us, prices.layers)) + rest_us) / speedup
+    if drop:
+        attentions = heads_of(student, run)
+        one, shape = next(iter(attentions.items()))
+        scores_us = attention_us(one, (1, TOKENS_PRICED, shape[-1]), prices.dense_us(one.reader.name))
+        rest_us -= len(attentions) * scores_us * drop / HEADS
+        drop_heads(student, texts, drop)
+        prices = Prices.of(student, prunable_weights(student), run, "free", one_text)
+    left = (sum(map(prices.dense_us, prices.layers)) + rest_us) / wanted_us
+    report = prune(
+        student, texts, speedup=left, rows=TOKENS_PRICED, rest_us=rest_us, structure="free", heads=drop is None
+    )
+    return report, sum(one.us or 0.0 for one in report.layers) + report.rest_us - report.saved_us
 
 
-def compared(base: dict[str, Any], data: Data, speedup: float, steps: int, tokens: int) -> dict[str, Any]:
+def compared(
+    base: dict[str, Any], data: Data, speedup: float, drop: int | None, steps: int, tokens: int
+) -> dict[str, Any]:
     """Prune, measure, distil and measure both students."""
     texts, results = calibration(data.buckets), dict[str, Any]()
-    for name, heads in (("zeros", False), ("heads", True)):
+    for name, heads in (("zeros", 0), ("heads", drop)):
         torch.manual_seed(0)
         student = Encoder(base, DEPTHS[6]).to(data.buckets[0].ids.device)
-        report = pruned(student, texts, speedup, heads=heads)
+        report, us = pruned(student, texts, speedup, heads)
         say(f"{name}: {report}")
         before = agreement_of(student, data.tests, data.tests_dense)
         told = train(student, data, Recipe(), zeros=0.0, steps=steps, tokens=tokens, deadline=1e9)
@@ -60,8 +85,8 @@ def compared(base: dict[str, Any], data: Data, speedup: float, steps: int, token
         say(f"  trained {line(after)}")
         results[name] = {
             "zeros": report.sparsity,
-            "heads": {attention: list(gone) for attention, gone in report.heads.items()},
-            "us": sum(one.us or 0.0 for one in report.layers) + report.rest_us - report.saved_us,
+            "heads": {one.name: one.dropped for one in heads_of(student, Run(texts, call))},
+            "us": us,
             "pruned": before,
             "trained": after,
             "steps": told["steps"],
@@ -84,8 +109,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("corpus", type=Path, help="what `redpebble.models.sentences.corpus` wrote")
     parser.add_argument("output", type=Path, help="folder of results.json")
     parser.add_argument("--speedup", type=float, default=2.0)
-    parser.add_argument("--texts", type=int, default=4000, help="training texts; 0 takes all")
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--drop", type=int, default=3, help="heads of each attention; -1 lets prices choose")
+    parser.add_argument("--texts", type=int, default=3000, help="training texts; 0 takes all")
+    parser.add_argument("--steps", type=int, default=85)
     parser.add_argument("--tokens", type=int, default=1024, help="of a batch")
     chosen = parser.parse_args(arguments)
     chosen.output.mkdir(parents=True, exist_ok=True)
@@ -107,7 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         remember(teacher, data, device)
     say(f"dense {line(dense)}")
-    results = compared(base, data, chosen.speedup, chosen.steps, chosen.tokens)
+    results = compared(
+        base, data, chosen.speedup, None if chosen.drop < 0 else chosen.drop, chosen.steps, chosen.tokens
+    )
     (chosen.output / "results.json").write_text(json.dumps({"dense": dense, **results}, indent=1))
 
 
