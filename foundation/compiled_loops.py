@@ -38,8 +38,8 @@ def is_ready(
 ) -> bool:
     """Whether a loop is compiled for such arguments, if need be now; it is not called.
 
-    Once it is late nothing is compiled, and what is being compiled is no longer waited for. It goes on in a process of
-    its own, which ends with this one and takes none of its time; what is ready by then is kept for the next process.
+    Once it is late no compiling begins, and none is waited for. What has begun goes on in a process of its own, which
+    ends with this one and takes none of its time; code that is ready by then is kept for the next process.
     Where it cannot be kept, a thread compiles it; that cannot be stopped, and other loops wait for it.
 
     Raises:

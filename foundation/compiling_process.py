@@ -8,16 +8,17 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from threading import Thread
 from typing import Any, Final
 
 from .kept_loops import can_be_kept, is_kept
+from .python_process import python_process
 
 PATIENCE: Final = 0.02
 """Seconds between two questions for the time."""
 
-_BEGIN: Final = f"import sys; sys.path[:] = sys.argv[1:]; from {__name__} import compile_as_told; compile_as_told()"
 _processes: dict[bytes, subprocess.Popen[bytes]] = {}
 """Processes that were begun, by what they compile."""
 
@@ -27,10 +28,12 @@ def keep(function: Callable[..., object], loop: object, kinds: tuple[object, ...
 
     Before it is late another process is waited for that compiles it; one that fails leaves it to this one.
     """
-    if is_kept(loop, kinds) or not can_be_kept(loop) or not _has_interpreter():
+    if is_kept(loop, kinds) or not can_be_kept(loop):
         return True
     told = pickle.dumps((function.__module__, function.__qualname__, kinds))
     process = _processes.get(told) or _begun(told)
+    if process is None:
+        return True
     while process.poll() is None and not is_late():
         try:
             process.wait(PATIENCE)
@@ -39,19 +42,15 @@ def keep(function: Callable[..., object], loop: object, kinds: tuple[object, ...
     return process.poll() is not None
 
 
-def _has_interpreter() -> bool:
-    """Whether a process can be begun that runs Python, not a program that contains it."""
-    return bool(sys.executable) and not getattr(sys, "frozen", False)
-
-
-def _begun(told: bytes) -> subprocess.Popen[bytes]:
-    nothing = subprocess.DEVNULL
-    words = [sys.executable, "-c", _BEGIN, *sys.path]
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing)
-    assert process.stdin is not None
-    process.stdin.write(told)
-    process.stdin.flush()
-    _processes[told] = process
+def _begun(told: bytes) -> subprocess.Popen[bytes] | None:
+    """Begin a process that compiles what it is told; None where none can be begun."""
+    process = python_process(__name__, compile_as_told.__name__)
+    if process is not None:
+        assert process.stdin is not None
+        # one that has ended by now has compiled nothing, which is seen later
+        with suppress(BrokenPipeError):
+            process.stdin.write(told)
+        _processes[told] = process
     return process
 
 

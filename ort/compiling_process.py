@@ -5,12 +5,12 @@ It fills the cache of the user. Requests are lines of JSON, the sizes of axes by
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import astuple
 from typing import IO, Final
 
 from ..foundation.log import LOG
+from ..foundation.python_process import python_process
 from ..runtime.jit import host_target
 from .session_arguments import Wanted
 
@@ -24,8 +24,7 @@ class CompilingProcess:
         """Be ready to compile a model for some threads and rows: a file, its bytes, or None, which nothing can."""
         self._source, self._wanted = source, wanted
         self._process: subprocess.Popen[bytes] | None = None
-        # the executable of a frozen program is that program, not Python
-        self._can_start = source is not None and bool(sys.executable) and not getattr(sys, "frozen", False)
+        self._can_start = source is not None
 
     def compile(self, sizes: tuple[tuple[str, int], ...], is_over: Callable[[], bool]) -> bool:
         """Have code for certain sizes in the cache; return False where `is_over` has become true before.
@@ -74,14 +73,8 @@ class CompilingProcess:
             self._process = None
 
     def _start(self) -> None:
-        program = f"import sys; sys.path[:] = {sys.path!r}; from {MODULE} import main; main()"
-        pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", program], bufsize=0, stdin=pipe, stdout=pipe, stderr=nothing
-            )
-        except OSError as error:
-            LOG.info("code is compiled in this process, since none can be started beside it: %s", error)
+        self._process = python_process(MODULE, "main", subprocess.PIPE)
+        if self._process is None:
             self._can_start = False
             return
         assert self._process.stdin is not None
