@@ -12,7 +12,7 @@ from ...dialect.attributes.activations import ActivationAttr
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp, constant_array
 from ...dialect.tensors import shape_of
 from ...kernels.family import GroupedCodes, LayerWeights
-from ..llvm.activations import emit_activation, emit_activation_of_codes, has_approximation
+from ..llvm.activations import emit_activation, emit_activation_of_codes
 from ..llvm.vectors import Lanes
 
 OUTPUT_PADDING = 8
@@ -77,8 +77,3 @@ def activated(
         return list(values)
     emit = emit_activation_of_codes if of_codes else emit_activation
     return [emit(lanes, activation.kind, activation.values, value) for value in values]
-
-
-def is_approximate(lanes: Lanes, activation: ActivationAttr) -> bool:
-    """Return whether what is going to be rounded is so little exact that a product will do for a quotient."""
-    return has_approximation(lanes, activation.kind)

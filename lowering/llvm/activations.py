@@ -1,6 +1,7 @@
 """Activations of the dialect as vector instructions, NaN and infinities as in onnxruntime."""
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from math import erf as erf_of
 from types import MappingProxyType
 from typing import Final
@@ -34,17 +35,17 @@ def emit_activation_of_codes(lanes: Lanes, kind: str, parameters: tuple[float, .
 
 def has_approximation(lanes: Lanes, kind: str) -> bool:
     """Return whether an activation has one for what is going to be rounded."""
-    return kind == "gelu" and lanes.width == len(GELU_CUBICS[0]) and lanes.target.has_avx512
+    return kind == "gelu" and lanes.width == CUBICS and lanes.target.has_avx512
 
 
 def _gelu_by_cubics(lanes: Lanes, x: ir.Value) -> ir.Value:
     """Return x / 2 + |x| (erf(|x| / sqrt(2)) / 2), the latter by a cubic around each third, chosen in a register."""
     builder, magnitude = lanes.builder, lanes.abs(x)
-    thirds = lanes.min(lanes.mul(magnitude, THIRDS), float(len(GELU_CUBICS[0]) - 1))
+    thirds = lanes.min(lanes.mul(magnitude, THIRDS), float(CUBICS - 1))
     shifted = lanes.add(thirds, HALVES)
     index, rest = lanes.bits(shifted), lanes.sub(thirds, lanes.sub(shifted, HALVES))
     half = None
-    for constants in reversed(GELU_CUBICS):
+    for constants in reversed(gelu_cubics()):
         table = ir.Constant(lanes.vector, list(constants))
         chosen = call_intrinsic(builder, CHOOSE, lanes.vector, [table, index])
         half = chosen if half is None else lanes.fma(half, rest, chosen)
@@ -52,11 +53,12 @@ def _gelu_by_cubics(lanes: Lanes, x: ir.Value) -> ir.Value:
     return lanes.fma(magnitude, half, lanes.mul(x, 0.5))
 
 
-def _gelu_cubics() -> list[list[float]]:
-    """Return the coefficients of each power, of 15 cubics around multiples of a third, and of a constant behind."""
+@cache
+def gelu_cubics() -> list[list[float]]:
+    """Return the coefficients of each power, of cubics around multiples of a third, the last of which is a constant."""
     rests = np.cos(np.pi * (np.arange(32) + 0.5) / 32) / 2
     cubics: list[list[float]] = []
-    for n in range(15):
+    for n in range(CUBICS - 1):
         halves = [erf_of((n + rest) / THIRDS * SQRT_HALF) / 2 for rest in rests.tolist()]
         cubics.append([float(one) for one in np.polynomial.Polynomial.fit(rests, halves, 3, domain=[]).coef])
     return [[*power, end] for power, end in zip(zip(*cubics, strict=True), (0.5, 0.0, 0.0, 0.0), strict=True)]
@@ -64,7 +66,8 @@ def _gelu_cubics() -> list[list[float]]:
 
 THIRDS: Final = 3.0
 
-GELU_CUBICS: Final = _gelu_cubics()
+CUBICS: Final = 16
+"""As many as a register has floats."""
 
 CHOOSE: Final = "llvm.x86.avx512.permvar.sf.512"
 """Floats of a register, chosen by the last four bits of each index."""

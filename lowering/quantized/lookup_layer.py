@@ -21,7 +21,8 @@ from ...dialect.attributes.kernels import KernelAttr
 from ...kernels.byte_lookup import VECTOR, LookupForm
 from ...kernels.byte_times import WINDOWS
 from ..cpu_target import CpuTarget
-from ..kernels.kernel_form import activated, activation_key, is_approximate
+from ..kernels.kernel_form import activated, activation_key
+from ..llvm.activations import has_approximation
 from ..llvm.builder import Code
 from ..llvm.flow import branch, call, fold, loop
 from ..llvm.gather_scatter import load_ints
@@ -60,6 +61,15 @@ class LayerEnd:
     def for_any_outputs(self) -> "LayerEnd":
         """Return the end of a single output, for code that minds no others."""
         return replace(self, outputs=1)
+
+    def quick_multiples(self, lanes: Lanes, rounding: Rounding, values: ir.Value) -> ir.Value | None:
+        """Return values as multiples of the scale where that takes no division, else None."""
+        if self.activation is None:
+            # the multiplier of the sums has the scale in it already
+            return values
+        # an approximation needs no exact quotient
+        is_enough = has_approximation(lanes, self.activation.kind)
+        return lanes.mul(values, rounding.inverse) if is_enough else None
 
     @property
     def key(self) -> str:
@@ -292,13 +302,8 @@ class PanelEnd:
         return [other_kind(self.lanes.builder, one) for one in codes] if self.end.signed else codes
 
     def _rounded(self, rounding: Rounding, value: ir.Value) -> ir.Value:
-        activation = self.end.activation
-        if activation is None:
-            # the multiplier has the scale in it already
-            return rounding.rounded(value)
-        if is_approximate(self.lanes, activation):
-            return rounding.rounded(self.lanes.mul(value, rounding.inverse))
-        return rounding.quotient(value)
+        multiples = self.end.quick_multiples(self.lanes, rounding, value)
+        return rounding.quotient(value) if multiples is None else rounding.rounded(multiples)
 
     def _store(self, results: Vectors, places: Sequence[Bytes | Floats]) -> None:
         for result, place in zip(results, places, strict=True):

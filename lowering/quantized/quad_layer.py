@@ -32,7 +32,7 @@ from llvmlite import ir
 
 from ...kernels.byte_lookup import QUARTER, LookupForm
 from ...kernels.byte_quads import COLUMNS, QUAD, QuadForm
-from ..kernels.kernel_form import activated, is_approximate
+from ..kernels.kernel_form import activated
 from ..llvm.builder import Code
 from ..llvm.flow import fold, loop, select
 from ..llvm.interleaving import interleaved
@@ -115,11 +115,8 @@ class QuadEnd:
 
     def _multiples(self, values: ir.Value) -> ir.Value:
         assert self.rounding is not None
-        if self.end.activation is None:
-            return values
-        if is_approximate(self.lanes, self.end.activation):
-            return self.lanes.mul(values, self.rounding.inverse)
-        return self.rounding.divided(values)
+        multiples = self.end.quick_multiples(self.lanes, self.rounding, values)
+        return self.rounding.divided(values) if multiples is None else multiples
 
     def _line(self, values: Sequence[ir.Value]) -> ir.Value:
         """Return the codes of four vectors of values; a NaN is the least one."""

@@ -4,12 +4,12 @@ from math import erf, inf, nan
 
 import numpy as np
 
-from redpebble.lowering.llvm.activations import GELU_CUBICS, THIRDS
+from redpebble.lowering.llvm.activations import THIRDS, gelu_cubics
 
 
 def test_cubics_are_within_the_stated_error_everywhere() -> None:
     x = np.concatenate([np.linspace(-9, 9, 100_001), [-1e30, -88.0, 88.0]])
-    powers, thirds = np.array(GELU_CUBICS), np.minimum(np.abs(x) * THIRDS, len(GELU_CUBICS[0]) - 1)
+    powers, thirds = np.array(gelu_cubics()), np.minimum(np.abs(x) * THIRDS, len(gelu_cubics()[0]) - 1)
     nearest = np.rint(thirds).astype(int)
     half = sum(powers[power][nearest] * (thirds - nearest) ** power for power in range(len(powers)))
     expected = np.array([value * (1 + erf(value / np.sqrt(2))) / 2 for value in x])
@@ -17,5 +17,5 @@ def test_cubics_are_within_the_stated_error_everywhere() -> None:
 
 
 def test_what_lies_behind_the_last_cubic_is_the_value_or_zero() -> None:
-    assert [power[-1] for power in GELU_CUBICS] == [0.5, 0.0, 0.0, 0.0]
-    assert {inf, nan}.isdisjoint(value for power in GELU_CUBICS for value in power)
+    assert [power[-1] for power in gelu_cubics()] == [0.5, 0.0, 0.0, 0.0]
+    assert {inf, nan}.isdisjoint(value for power in gelu_cubics() for value in power)
