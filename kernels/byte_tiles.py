@@ -45,7 +45,7 @@ def pack(weight: CscMatrix) -> TilePanels:
     entries = within_bytes(weight.columns, weight.rows, np.rint(weight.values).astype(np.int64))
     parts, blocks = int(entries.parts.max(initial=0)) + 1, -(-weight.shape[0] // TILE_INPUTS)
     panel, block = entries.owners // PANEL_OUTPUTS, entries.inputs // TILE_INPUTS
-    # what is left of a weight that is too large for a byte is in a step of its own
+    # a weight too large for a byte is a sum of bytes, each in another step
     steps, index = np.unique((panel * blocks + block) * parts + entries.parts, return_inverse=True)
     weights = np.zeros((len(steps), PANEL_OUTPUTS // TILE_ROWS, TILE_INPUTS // QUAD, TILE_ROWS, QUAD), dtype=np.int8)
     output, place = entries.owners % PANEL_OUTPUTS, entries.inputs % TILE_INPUTS

@@ -1,7 +1,7 @@
 """Training of parts on the ranks that hold them: `mpiexec -n P redpebble finetune PARTS/ OUT/ --data D.npz`.
 
 So many times as many ranks as there are parts train as many replicas of all of them, each on its share of a batch.
-Parts that own nodes of a graph are trained on all nodes at once, each on those that it owns.
+Parts of a graph are trained on all nodes in each step: a rank takes the loss of the nodes that its part owns.
 """
 
 from contextlib import nullcontext

@@ -271,7 +271,7 @@ def _places(function: TrainedFunction[NodeRows]) -> tuple[Sequence[NodeRows], Se
 
 
 def _flat(func: FuncOp, buffers: Sequence[int]) -> FlatCall[NodeRows]:
-    """Return the call of a function on buffers: its ops without tiles; what is trained is marked."""
+    """Return the call of a function on buffers, its ops outside tiles and its trained constants marked as such."""
     for op in func.walk():
         for constant in _parameters(op):
             constant.attributes[TRAINED] = IntAttr(OWN)

@@ -141,7 +141,7 @@ class TrainedPart(ABC, Generic[Place]):
 
     @property
     def initializers(self) -> dict[str, slice]:
-        """Nothing: parts do not know the names of what is trained."""
+        """No names: a part does not keep those of the weights in the model."""
         return {}
 
     def put(self) -> None:

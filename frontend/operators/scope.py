@@ -78,7 +78,7 @@ class ValueScope:
         self._constants: dict[str, ConstantOp | SparseConstantOp] = {}
         self._sizes = SizeTable()
         self.limits: dict[Size, Size] = {}
-        """Sizes of what is cut at places that calls know -> where it is cut: they are no larger."""
+        """Size of the first part of an axis -> the end of that part, a size of the call that it never exceeds."""
         self._meanings: dict[Size, Size] = {}
         """Sizes by names that inference made up -> what they are."""
 
