@@ -7,7 +7,7 @@ time and half a cosine down to zero, gradients clipped to a norm of 1, bfloat16 
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from math import cos, isfinite, pi
 from pathlib import Path
@@ -15,6 +15,8 @@ from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 
 from .batches import Batch, Forward, Module, Output, call, device_of, moved
 from .checkpoints import Checkpoint
@@ -132,7 +134,40 @@ def _product_type(device: torch.device) -> torch.dtype | None:
 
 
 def _adam(parameters: list[nn.Parameter], rate: float) -> torch.optim.Optimizer:
-    return torch.optim.Adam(parameters, lr=rate, betas=(0.9, 0.98), fused=parameters[0].is_cuda)
+    is_fused = parameters[0].device.type in ("cpu", "cuda")
+    return torch.optim.Adam(parameters, lr=rate, betas=(0.9, 0.98), fused=is_fused)
+
+
+class _FloatAttention(TorchFunctionMode):
+    """Attention that is trained in float32 under autocast.
+
+    On CPUs torch's gradient of it takes 2 to 4 times as long in bfloat16 as in float32, at 32 and at 128 tokens.
+    `nn.MultiheadAttention` hides its own from modes of torch.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._dtype = dtype
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401
+        kwargs = kwargs or {}
+        if func is not functional.scaled_dot_product_attention or not torch.is_grad_enabled():
+            return func(*args, **kwargs)
+        with torch.autocast("cpu", enabled=False):
+            floats = {name: _as_float(one) for name, one in kwargs.items()}
+            found = func(*map(_as_float, args), **floats)
+        return found.to(self._dtype) if found.dtype == torch.float32 else found
+
+
+def _as_float(value: Any) -> Any:  # noqa: ANN401
+    is_half = isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16)
+    return value.float() if is_half else value
 
 
 class _Objective:
@@ -241,7 +276,8 @@ class _Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = training.rate_at(share)
         dtype = training.autocast
-        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None):
+        attention = _FloatAttention(dtype) if dtype is not None and self.device.type == "cpu" else nullcontext()
+        with torch.autocast(self.device.type, dtype=dtype, enabled=dtype is not None), attention:
             loss = self.objective(moved(batch, self.device), share)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()

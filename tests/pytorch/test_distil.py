@@ -9,6 +9,8 @@ import pytest
 
 torch: Any = pytest.importorskip("torch")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 from redpebble import pytorch  # noqa: E402
 from redpebble.pytorch.losses import LOSSES, Answer  # noqa: E402
 from tests.pytorch.networks import Batch, Encoder, Module, Tensor, token_batches  # noqa: E402
@@ -49,6 +51,38 @@ def test_a_student_comes_closer_to_its_teacher_and_keeps_its_zeros(losses: list[
     assert (history.steps, history.samples) == (40, 640)
     assert torch.equal(student.words.weight, words)
     assert torch.equal(student.layers[0].up.weight == 0, zeros)
+
+
+class Attention(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
+        self.qkv = torch.nn.Linear(64, 192)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (one.unflatten(-1, (2, 32)).transpose(1, 2) for one in self.qkv(x).chunk(3, dim=-1))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, (q @ k.mT).detach())
+
+
+@pytest.mark.parametrize("is_rounded", [False, True])
+def test_attention_is_trained_in_floats_where_products_are_not(is_rounded: bool) -> None:
+    seen: dict[str, set[tuple[bool, Any]]] = {"addmm": set(), "attention": set()}
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401
+            for name, types in seen.items():
+                if name in str(func):
+                    types.add((torch.is_grad_enabled(), args[1].dtype))
+            return func(*args, **(kwargs or {}))
+
+    def forward(module: Module, batch: Batch) -> Tensor:
+        with Watched():
+            return module(batch["x"])
+
+    teacher, batches = Attention(), [{"x": torch.randn(4, 7, 64)}]
+    dtype = torch.bfloat16 if is_rounded else torch.float32
+    autocast = dtype if is_rounded else None
+    pytorch.distil(pruned(teacher), teacher, batches, losses=["outputs"], steps=2, autocast=autocast, forward=forward)
+    assert seen == {"addmm": {(True, dtype), (False, dtype)}, "attention": {(True, torch.float32), (False, dtype)}}
 
 
 def test_a_student_with_fewer_layers_learns_states_as_deep() -> None:
