@@ -168,9 +168,8 @@ def _choose(chain: CodeChain, prices: str, wishes: Mapping[str, WantedKernel]) -
 
 def accepted_families(rows: int, times: Mapping[str, Mapping[int, float]]) -> list[str]:
     """Return the families that may be used from so many rows on, of those that have times."""
-    quads = [family for family in FORMS if family in times] if rows >= LEAST_COLUMNS else []
-    windows = (WINDOWS,) if WINDOWS in times and rows >= FEWEST_WINDOW_ROWS else ()
-    return [LOOKUP, *windows, *quads]
+    least = {LOOKUP: 1, WINDOWS: FEWEST_WINDOW_ROWS, **dict.fromkeys(FORMS, LEAST_COLUMNS), TILES: FEWEST_WINDOW_ROWS}
+    return [family for family, fewest in least.items() if family in times and rows >= fewest]
 
 
 def _wanted_of(chain: CodeChain, wishes: Mapping[str, WantedKernel]) -> WantedKernel | None:

@@ -344,6 +344,13 @@ def _kernels(wishes: Wishes, layers: Sequence[LayerLine]) -> tuple[tuple[str, st
             kernels.append((line.name, list(wanted.values())[-1]))
             continue
         families = [(width, wanted.get(width, family)) for width, family in line.priced.items()]
+        if forms := [(width, family) for width, family in wanted.items() if family in FORMS]:
+            # layers are packed for one kind of quads, which all more rows are for
+            (start, form), others = forms[-1], (LOOKUP, WINDOWS)
+            families = [
+                (width, family if family in (form, *others) else form if width >= start else LOOKUP)
+                for width, family in families
+            ]
         others = ("", *(family for _, family in families))
         starts = [one for one, before in zip(families, others, strict=False) if one[1] != before]
         text = starts[0][1] if len(starts) == 1 else ", ".join(f"{family} from {width}" for width, family in starts)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 from urllib.parse import urlencode
@@ -28,7 +29,7 @@ from redpebble.tools.explain.serving.workbench import Settings, Workbench
 from redpebble.tools.explain.serving.workbench_page import workbench_page
 from redpebble.tuning.measure_kernels import Tuning
 from tests.end_to_end.test_choices import sparse_convolution
-from tests.support.quantized_models import quantized_images
+from tests.support.quantized_models import pruned_network, quantized, quantized_images
 
 LAYER = "/layers.0/Gemm"
 
@@ -155,6 +156,28 @@ def test_layers_on_codes_have_the_kernels_of_this_cpu_to_choose_from(
         assert name == line.name
         assert kernel.endswith("byte_quads from 64")
         assert bench.view.after.levels[-1].total(64).predicted_us > bench.view.before.levels[-1].total(64).predicted_us
+
+
+@pytest.mark.parametrize(
+    ("width", "family", "kernel"),
+    [
+        (8, "byte_tiles", "byte_lookup from 1, byte_tiles from 8"),
+        (64, "byte_tiles", "byte_lookup from 1, byte_tiles from 8"),
+        (8, "byte_lookup", "byte_lookup from 1, byte_tiles from 64"),
+        (64, "byte_shared_4", "byte_lookup from 1, byte_shared_4 from 64"),
+    ],
+)
+def test_layers_on_codes_are_packed_for_one_kind_of_quads(width: int, family: str, kernel: str, tmp_path: Path) -> None:
+    path = tmp_path / "layer.onnx"
+    network = pruned_network([256, 256], 0.3)
+    path.write_bytes(quantized(network, tmp_path, "qdq", "QUInt8", "QInt8").SerializeToString())
+    features = CpuTarget.zen4().features + ",+amx-tile,+amx-int8,+avx512bw"
+    target = CpuTarget.from_features("sapphirerapids", features)
+    tuning = Tuning.predicted(target, None)
+    bench = Workbench(path, replace(tuning, machine=replace(tuning.machine, prices="emerald_rapids")))
+    (line,) = bench.view.layers
+    bench.set(Settings(width, wishes={(line.name, width): family}))
+    assert bench.view.choices.kernels == ((line.name, kernel),)
 
 
 def test_a_convolution_of_codes_has_kernels_to_choose_from(tmp_path: Path) -> None:
