@@ -69,6 +69,7 @@ def extracted(
             # a dense convolution before all layers with zeros is in no network, unless it is rounded
             leaves_front=options.samples is None and not options.bfloat,
             dense_codes=options.dense_codes and options.machine.places_bytes,
+            machine=options.machine,
         )
         if names is not None:
             obstacle = obstacle_of(imported.model)

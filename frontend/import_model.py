@@ -19,6 +19,7 @@ translate           a node at a time, by the table of converters          transl
 """
 
 from collections.abc import Callable, Mapping, Set
+from functools import partial
 from itertools import chain
 from typing import Final, Literal, NamedTuple
 
@@ -26,6 +27,7 @@ import onnx_ir
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialect.wanted_kernels import METADATA, kernels_in, want_kernels
+from ..kernels.machine import ANY_MACHINE, Machine
 from ..sparse.densities import MOSTLY_ZEROS
 from .errors import NothingToGainError
 from .fold_model import fold_model
@@ -134,6 +136,7 @@ def import_model(
     may_raise: bool = False,
     leaves_front: bool = False,
     dense_codes: bool = True,
+    machine: Machine = ANY_MACHINE,
 ) -> Imported:
     """Return the model as a module with one function `@main`.
 
@@ -143,7 +146,7 @@ def import_model(
     Unless it `may_add`, networks read and yield values of the model only. Where it `may_raise`, an older opset becomes
     one that sparse networks can be written in, if all nodes mean the same there. It `leaves_front`, see `Keep`, where
     networks begin at layers with zeros: to find out later takes a second reading. `dense_codes` says whether weights of
-    four bits with few zeros may gain.
+    four bits with few zeros may gain, and `machine` where layers of bytes have to.
 
     Raises:
         InvalidModelError: the model is unreadable or contradicts itself.
@@ -157,7 +160,7 @@ def import_model(
         if may_raise and not raising_obstacle(model):
             raise_opset(model)
         keep = Keep(foreign != "refuse", moving=foreign == "keep", whole=whole, may_add=may_add)
-        keep = keep._replace(leaves_front=leaves_front, dense_codes=dense_codes)
+        keep = keep._replace(leaves_front=leaves_front, dense_codes=dense_codes, machine=machine)
         return _imported(model, keep)
 
 
@@ -196,9 +199,9 @@ def _imported(original: onnx_ir.Model, keep: Keep) -> Imported:
         moved = with_channels_first(model) if _may_move(model, keep) else None
         model = model if moved is None else moved
         ended = keep.has_networks and open_codes(model, keep.names, gaining=keep.moving)
-        ended |= keep_foreign and keep.has_networks and give_float_ends(model, gaining=keep.moving)
+        ended |= keep_foreign and keep.has_networks and give_float_ends(model, keep.machine if keep.moving else None)
         if keep.whole is not None and keep.moving and keep.may_add:
-            ended |= give_own_roundings(model, keep.names, is_dense_behind)
+            ended |= give_own_roundings(model, keep.names, partial(is_dense_behind, keep.machine))
         try:
             translated = translate(model, keep)
         except FixedSize as fixed:

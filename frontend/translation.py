@@ -24,6 +24,7 @@ from ..dialect.provenance import name_in_text, name_value, set_provenance, value
 from ..dialect.shape_inference import described_by
 from ..dialect.symbolic_sizes import DIMS, NAME, ONE, Size, SymbolicShape, broadcast
 from ..dialect.tensors import DYNAMIC, shape_of
+from ..kernels.machine import ANY_MACHINE, Machine
 from ..sparse.densities import MOSTLY_ZEROS
 from .errors import (
     CodesError,
@@ -185,6 +186,8 @@ class Keep(NamedTuple):
     """Whether work on images stays that reads nothing of a layer with zeros: networks begin at such layers."""
     dense_codes: bool = True
     """Whether weights of four bits may gain that have few zeros."""
+    machine: Machine = ANY_MACHINE
+    """The machine on which layers of bytes have to gain."""
 
     @property
     def has_networks(self) -> bool:
@@ -253,6 +256,7 @@ class _Translation:
             has_prologue=keep_foreign and not keep.moving,
             has_networks=keep.has_networks,
             takes_dense_codes=keep.dense_codes and _code_bytes(model) <= MOST_CODE_BYTES,
+            machine=keep.machine,
         )
         self._block = Block()
         self._shape_ops: list[ForeignOp] = []

@@ -11,6 +11,7 @@ from ..sparse.csr import CscMatrix
 from . import byte_lookup, byte_quads, byte_tiles
 from .byte_lookup import LookupForm, by_length
 from .byte_quads import QuadForm
+from .machine import Machine
 
 LOOKUP: Final = "byte_lookup"
 WINDOWS: Final = "byte_windows"
@@ -305,20 +306,23 @@ class DenseIntegers(NamedTuple):
         return 1e-3 * (products + PACKED_WEIGHT_NS * self.weights + values)
 
 
-def gains(weight: CscMatrix) -> bool:
-    """Return whether a layer is predicted to be faster than a dense one of bytes, whatever the rows and the machine.
+def gains(weight: CscMatrix, machine: Machine) -> bool:
+    """Return whether a layer is predicted to be faster than a dense one of bytes, whatever the rows.
 
-    Machines that were not measured have no say.
+    A machine decides by its own prices of bytes. One without these, such as one of AVX2, asks all that were measured.
     """
     if len(weight.values) > DENSEST * weight.shape[0] * weight.shape[1]:
         return False
-    return all(_gains_on(weight, machine) for machine in PRICES)
+    has_prices = machine.places_bytes or machine.prices in PREDICTED_PRICES
+    return all(_gains_on(weight, one, machine) for one in ((machine.prices,) if has_prices else PRICES))
 
 
-def _gains_on(weight: CscMatrix, machine: str) -> bool:
-    times = predicted([weight], machine).by_family
+def _gains_on(weight: CscMatrix, prices: str, machine: Machine) -> bool:
+    times = predicted([weight], prices).by_family
+    if not machine.multiplies_tiles:
+        times.pop(TILES, None)
     fastest = {rows: min(time.get(rows, np.inf) for time in times.values()) for rows in times[LOOKUP]}
-    size, products = weight.shape[0] * weight.shape[1], PRICES[machine].dense
+    size, products = weight.shape[0] * weight.shape[1], ALL_PRICES[prices].dense
     return all(fastest[rows] < DENSE_CALL_US + 1e-3 * size * rows / products[rows] for rows in products)
 
 

@@ -53,6 +53,8 @@ class Machine:
     """Whether it has instructions for products of bfloat16."""
     places_bytes: bool = False
     """Whether it has instructions that place bytes by a mask (VBMI2) and add products of bytes (VNNI), 64 at once."""
+    multiplies_tiles: bool = False
+    """Whether it has instructions that multiply tiles of bytes (AMX)."""
     examples: Examples = field(default_factory=Examples)
     """Layers on which kernels were measured, which correct what is predicted of those nearby."""
 
@@ -94,6 +96,10 @@ class Machine:
         return own_bytes * memory.byte_ns * misses(loop_bytes, min(memory.loop_bytes, self.shared_bytes))
 
 
+ANY_MACHINE: Final = Machine()
+"""A machine of which nothing is known."""
+
+
 @dataclass(frozen=True)
 class MachineOptions:
     """Numbers of a `Machine` as options of a pass: see there."""
@@ -108,6 +114,7 @@ class MachineOptions:
     shared_bytes: int = Machine.shared_bytes
     bfloat: bool = Machine.bfloat
     places_bytes: bool = Machine.places_bytes
+    multiplies_tiles: bool = Machine.multiplies_tiles
     examples: tuple[str, ...] = ()
     """Layers that were measured on the machine, see `Examples`."""
 
@@ -125,5 +132,5 @@ class MachineOptions:
         """
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
         reading = (self.l3_ns, self.dram_ns)
-        rest = self.prices, self.shared_bytes, self.bfloat, self.places_bytes, Examples(self.examples)
-        return Machine(self.lanes, *sizes, *reading, *rest)
+        rest = self.prices, self.shared_bytes, self.bfloat, self.places_bytes, self.multiplies_tiles
+        return Machine(self.lanes, *sizes, *reading, *rest, Examples(self.examples))

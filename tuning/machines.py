@@ -74,12 +74,22 @@ def _machine_with(target: CpuTarget) -> Machine:
         machine = Machine(target.lanes, l1_bytes, l2_bytes, l3_bytes, *streams, prices=prices, bfloat=target.has_bfloat)
         return replace(machine, shared_bytes=shared_bytes)
     if not target.has_bfloat:
-        return Machine(lanes=target.lanes, places_bytes=target.places_bytes)
+        return _with_instructions(Machine(lanes=target.lanes), target)
     prices, l2_bytes = BFLOAT_MACHINES[target.lanes]
     l3_ns, dram_ns = STREAMS[prices]
     examples = built_in_examples(prices, target.lanes)
-    known = Machine(target.lanes, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns, bfloat=True, examples=examples)
-    return replace(known, l2_bytes=l2_bytes, places_bytes=target.places_bytes)
+    known = Machine(target.lanes, l2_bytes=l2_bytes, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns, examples=examples)
+    return _with_instructions(known, target)
+
+
+def _with_instructions(machine: Machine, target: CpuTarget) -> Machine:
+    """Return a machine with the instructions of a target."""
+    return replace(
+        machine,
+        bfloat=target.has_bfloat,
+        places_bytes=target.places_bytes,
+        multiplies_tiles=target.multiplies_tiles,
+    )
 
 
 def measured_before(folder: Path) -> Machine | None:
@@ -87,7 +97,7 @@ def measured_before(folder: Path) -> Machine | None:
     known = recalled_machine(folder, machine_name(host_target()))
     if known is None or known.machine.lanes != host_target().lanes:
         return None
-    return replace(known.machine, bfloat=host_target().has_bfloat, places_bytes=host_target().places_bytes)
+    return _with_instructions(known.machine, host_target())
 
 
 def calibrate(folder: Path | None = None, probes: Sequence[int] = PROBES) -> Machine:
@@ -179,9 +189,9 @@ def of_this_cpu(lanes: int) -> Machine:
     """Return a machine with the prices and the caches of this one, as far as these are known."""
     prices = prices_of_cpu()
     l3_ns, dram_ns = STREAMS[prices]
-    host = host_target()
-    bfloat, places_bytes = (lanes == host.lanes and can for can in (host.has_bfloat, host.places_bytes))
-    machine = Machine(lanes, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns, bfloat=bfloat, places_bytes=places_bytes)
+    machine, host = Machine(lanes, prices=prices, l3_ns=l3_ns, dram_ns=dram_ns), host_target()
+    if lanes == host.lanes:
+        machine = _with_instructions(machine, host)
     sizes = cache_sizes()
     if sizes is None or not 0 < sizes.l1 <= sizes.l2:
         return machine

@@ -72,13 +72,13 @@ class QuantizeLayers(ModulePass):
     foreign: Foreign | None = None
     """Runner of nodes that were left as they are."""
     machine: Machine = field(default_factory=Machine)
-    """The machine on which convolutions of integers and of floats are compared."""
+    """The machine by whose prices layers of integers are chosen."""
     takes_all: bool = True
     """Whether convolutions that are not sparse may be quantized, too: depthwise ones, and dense ones beside others."""
 
     @override
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        layers = [one for one in op.walk() if isinstance(one, LinearOp) and _is_candidate(one)]
+        layers = [one for one in op.walk() if isinstance(one, LinearOp) and _is_candidate(one, self.machine)]
         convolutions = convolutions_of(op, takes_all=self.takes_all)
         count = sum(map(is_sparse_convolution, convolutions))
         batches = batches_of(op, self.samples, MOST_IMAGES if convolutions else None)
@@ -108,11 +108,11 @@ def text_on(module: ModuleOp, name: str) -> str:
     return text.data if isinstance(text, StringAttr) else ""
 
 
-def _is_candidate(op: LinearOp) -> bool:
+def _is_candidate(op: LinearOp, machine: Machine) -> bool:
     weight = op.weight.owner
     if not isinstance(weight, SparseConstantOp) or len(shape_of(op.x)) < 2 or op.times is not None:
         return False
-    return gains(weight.weight) and (op.bias is None or isinstance(op.bias.owner, ConstantOp))
+    return gains(weight.weight, machine) and (op.bias is None or isinstance(op.bias.owner, ConstantOp))
 
 
 def _left(op: LinearOp, observed: Observed) -> str:

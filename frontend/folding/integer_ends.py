@@ -8,7 +8,7 @@ Both ways round are exact: codes stay what they are. The inner node of each pair
 outer one (`passes/simplify/take_bytes.py`) where nothing else reads the floats. Only layers that gain get such ends.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ import onnx_ir
 from numpy.typing import NDArray
 
 from ...kernels.byte_times import gains
+from ...kernels.machine import Machine
 from ...sparse.csr import CscMatrix
 from .dequantized_constants import is_dequantized, is_sparse, mostly_zeros
 from .integer_weights import integer_weight_nodes
@@ -55,12 +56,12 @@ BEFORE_ROUNDING: Final = frozenset({"Add", "Cast", "Clip", "Gelu", "LeakyRelu", 
 MOST_BEFORE_ROUNDING: Final = 6
 
 
-def give_float_ends(model: onnx_ir.Model, *, gaining: bool) -> bool:
-    """Let layers of bytes, only those that gain or all, read and yield floats where no other layer is, in place.
+def give_float_ends(model: onnx_ir.Model, machine: Machine | None) -> bool:
+    """Let layers of bytes, those that gain on a machine or all, have ends of floats where no other layer is, in place.
 
     Returns whether one did.
     """
-    layers, found = _Layers(model, gaining), False
+    layers, found = _Layers(model, machine), False
     for node in list(model.graph):
         codes = _codes_read(layers, node)
         if codes is not None:
@@ -76,7 +77,7 @@ def give_float_ends(model: onnx_ir.Model, *, gaining: bool) -> bool:
     return found
 
 
-def is_dense_behind(model: onnx_ir.Model, node: onnx_ir.Node) -> bool:
+def is_dense_behind(machine: Machine, model: onnx_ir.Model, node: onnx_ir.Node) -> bool:
     """Return whether a product of two DequantizeLinear has a dense weight, and reads codes of a layer that gains."""
     operands = [None if value is None else value.producer() for value in node.inputs[:2]]
     if node.op_type not in ("Gemm", "MatMul") or node.domain or len(operands) < 2:
@@ -89,9 +90,7 @@ def is_dense_behind(model: onnx_ir.Model, node: onnx_ir.Node) -> bool:
         return False
     codes = _input(x, 0)
     rounding = None if codes is None else codes.producer()
-    return (
-        rounding is not None and rounding.op_type == "QuantizeLinear" and _Layers(model, gaining=True).yields(rounding)
-    )
+    return rounding is not None and rounding.op_type == "QuantizeLinear" and _Layers(model, machine).yields(rounding)
 
 
 class _CodesRead(NamedTuple):
@@ -148,10 +147,10 @@ def _other_readers(value: onnx_ir.Value) -> Iterator[tuple[onnx_ir.Node, int]]:
 
 
 class _Layers(NamedTuple):
-    """Layers of bytes of a model: those that gain, or all."""
+    """Layers of bytes of a model: those that gain on a machine, or all."""
 
     model: onnx_ir.Model
-    gaining: bool
+    machine: Machine | None
 
     def has_product(self, node: onnx_ir.Node) -> bool:
         """Return whether a node is a layer as a product of two DequantizeLinear, one of them of a constant weight."""
@@ -174,7 +173,7 @@ class _Layers(NamedTuple):
         """Return whether the weight that a node reads was put together from few entries."""
         made = integer_weight_nodes(reader, self.model.ir_version)
         sparse = None if made is None else sparse_matrix(made.source, self.model.ir_version)
-        return sparse is not None and (not self.gaining or gains(sparse.weight(transposed=False)))
+        return sparse is not None and self._may_be(lambda: sparse.weight(transposed=False))
 
     def yields(self, node: onnx_ir.Node) -> bool:
         """Return whether the codes that a node of `MAKERS` yields are those of a layer."""
@@ -199,7 +198,7 @@ class _Layers(NamedTuple):
         """Return whether a node is a convolution on codes that may be sparse."""
         x, weight = _input(node, 0), _input(node, 1)
         on_codes = all(one is not None and is_dequantized(one) for one in (x, weight))
-        return node.op_type == "Conv" and on_codes and (not self.gaining or is_sparse(node, self.model.ir_version))
+        return node.op_type == "Conv" and on_codes and (self.machine is None or is_sparse(node, self.model.ir_version))
 
     def _has_weight(self, weight: onnx_ir.Value | None, zero: onnx_ir.Value | None, *, transposed: bool) -> bool:
         codes, zeros = (None if one is None else constant_array(one, self.model.ir_version) for one in (weight, zero))
@@ -209,7 +208,11 @@ class _Layers(NamedTuple):
         subtracted = np.zeros(1, np.int64) if zeros is None else zeros.astype(np.int64).reshape(-1)
         if subtracted.size not in (1, along.shape[1]):
             return False
-        return not self.gaining or gains(CscMatrix.from_dense((along - subtracted).astype(np.float32)))
+        return self._may_be(lambda: CscMatrix.from_dense((along - subtracted).astype(np.float32)))
+
+    def _may_be(self, weight: Callable[[], CscMatrix]) -> bool:
+        """Return whether a weight is that of a layer."""
+        return self.machine is None or gains(weight(), self.machine)
 
 
 def _transposed(node: onnx_ir.Node) -> bool:

@@ -324,7 +324,7 @@ def _linear(
         )
     if conversion.scope.only_gaining and weight.matrix.shape[1] == 1:
         raise NotCovered("a layer of one output, which takes less time than what is rounded for it")
-    if conversion.scope.only_gaining and not gains(weight.matrix):
+    if conversion.scope.only_gaining and not gains(weight.matrix, conversion.scope.machine):
         raise NotCovered(NO_KERNEL_OF_BYTES)
     conversion.replaces(codes.nodes)
     layer, x = emit_layer(conversion, codes.codes, weight, multiplier, bias), codes.floats

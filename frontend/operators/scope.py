@@ -13,6 +13,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from ...dialect.ops.constants import ConstantOp, SparseConstantOp
 from ...dialect.symbolic_sizes import Size, SymbolicShape, product
 from ...dialect.tensors import is_f32_tensor
+from ...kernels.machine import ANY_MACHINE, Machine
 from ..errors import CodesError, ModelError
 from ..folding.known_constants import constant_array, is_constant, sparse_matrix
 from ..folding.known_sizes import SizeTable, is_known
@@ -55,10 +56,13 @@ class ValueScope:
         has_prologue: bool = False,
         has_networks: bool = True,
         takes_dense_codes: bool = True,
+        machine: Machine = ANY_MACHINE,
     ) -> None:
         """Start without values; `inferred` are the shapes that others say of values, by name."""
         self.has_networks = has_networks
         """Whether layers may become native code, if only within networks."""
+        self.machine = machine
+        """The machine on which layers have to gain."""
         self.takes_dense_codes = takes_dense_codes
         """Whether weights of four bits may gain that have few zeros."""
         self.has_prologue = has_prologue

@@ -1,5 +1,6 @@
 """Networks that are pruned and quantized: the same bytes as onnxruntime's integers, in every form."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from redpebble.dialect.ops.tile import TileOp
 from redpebble.export.sparse_networks.node_format import DOMAIN
 from redpebble.frontend.errors import UnsupportedModelError
 from redpebble.kernels.byte_times import gains
+from redpebble.kernels.machine import ANY_MACHINE, Machine
 from redpebble.options import Options
 from redpebble.pipeline import build
 from redpebble.runtime.jit import host_target
@@ -158,14 +160,20 @@ def test_an_activation_between_layers_stays_within_a_step(tmp_path: Path) -> Non
 def test_layers_gain_by_their_densities_sizes_and_structure() -> None:
     rng = np.random.default_rng(0)
 
-    def predicted(density: float, size: int, block: int = 1) -> bool:
+    def predicted(density: float, size: int, block: int = 1, machine: Machine = ANY_MACHINE) -> bool:
         kept = np.repeat(rng.random((size // block, size)) < density, block, axis=0)
-        return gains(CscMatrix.from_dense((kept * rng.integers(1, 100, kept.shape)).astype(np.float32)))
+        return gains(CscMatrix.from_dense((kept * rng.integers(1, 100, kept.shape)).astype(np.float32)), machine)
 
     assert predicted(0.25, 512)
     assert not predicted(0.35, 512)
     assert predicted(0.35, 512, block=4)
     assert not predicted(1.0, 64)
+    # a known machine decides by itself: tiles take no longer for more weights, other CPUs of its kind have none
+    server = Machine(prices="emerald_rapids", places_bytes=True)
+    assert predicted(0.5, 512, machine=replace(server, multiplies_tiles=True))
+    assert predicted(0.2, 512, machine=server)
+    assert not predicted(0.5, 512, machine=server)
+    assert not predicted(1.0, 64, machine=replace(server, multiplies_tiles=True))
 
 
 def test_dense_layers_stay_with_onnxruntime(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from onnx import numpy_helper, parser
 
 from redpebble.frontend.folding.integer_ends import MOST_BEFORE_ROUNDING, give_float_ends
+from redpebble.kernels.machine import ANY_MACHINE, Machine
 
 TEXT = """
 <ir_version: 9, opset_import: ["" : 17]>
@@ -36,18 +37,18 @@ def layer(steps: int, zeros: int = 8) -> onnx_ir.Model:
 @pytest.mark.parametrize("steps", [0, 3, 5])
 def test_codes_behind_a_layer_and_its_activations_get_an_end_of_floats(steps: int) -> None:
     model = layer(steps)
-    assert give_float_ends(model, gaining=False)
+    assert give_float_ends(model, None)
     assert [node.op_type for node in model.graph][-3:] == ["QuantizeLinear", "DequantizeLinear", "QuantizeLinear"]
     assert model.graph.outputs[0].name == "y"
 
 
 def test_codes_far_behind_a_layer_are_not_its_own() -> None:
     assert MOST_BEFORE_ROUNDING == 6
-    assert not give_float_ends(layer(6), gaining=False)
+    assert not give_float_ends(layer(6), None)
 
 
-@pytest.mark.parametrize("gaining", [False, True])
-def test_a_weight_with_zero_points_of_another_size_is_none_of_a_layer(gaining: bool) -> None:
+@pytest.mark.parametrize("machine", [None, ANY_MACHINE])
+def test_a_weight_with_zero_points_of_another_size_is_none_of_a_layer(machine: Machine | None) -> None:
     model = layer(0, zeros=3)
-    assert not give_float_ends(model, gaining=gaining)
+    assert not give_float_ends(model, machine)
     assert [node.op_type for node in model.graph].count("QuantizeLinear") == 2
