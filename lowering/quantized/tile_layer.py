@@ -5,19 +5,21 @@
     tile 0..3    += the products of each of the former with each of the latter             tdpbusd
 
 The sums of a panel go through memory, rows of 32, and become codes or values as those of look-ups do. Nothing is
-transposed.
+transposed. The unit that multiplies tiles is not that of vectors: between the products of a block, a few instructions
+that each take long, stand the ends of the block before it, many short ones.
 """
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from llvmlite import ir
 
 from ...kernels.byte_tiles import PANEL_OUTPUTS, TILE_INPUTS, TILE_ROWS
 from ..llvm.builder import Code
-from ..llvm.flow import branch, loop, when
+from ..llvm.flow import loop, select, when
 from ..llvm.gather_scatter import load_ints
 from ..llvm.matrix_tiles import CONFIGURATION, TILE_BYTES, MatrixTiles
-from ..llvm.values import FLOAT_BYTES, Bytes, Floats, Ints, Longs, Number
+from ..llvm.values import FLOAT_BYTES, Bytes, Floats, Ints, Longs, Number, Truth
 from .lookup_layer import LayerEnd, PanelEnd
 from .rounding import Strided
 
@@ -55,61 +57,93 @@ def tile_layer(code: Code, end: LayerEnd, stride: int) -> ir.Function:
     def layer(x: Bytes, y: Strided, packed: PackedTiles, rows: Number, outputs: Number, scratch: Bytes) -> None:
         tiles = MatrixTiles(x.builder)
         tiles.configure(scratch)
-        sums = scratch.after(len(CONFIGURATION))
         panel_end = PanelEnd(code.lanes(x, TILE_ROWS), end, packed.bias, packed.multiplier, packed.tail)
-        with loop(outputs.divided_up(PANEL_OUTPUTS)) as panel:
-            steps = packed.starts.at(panel)
-            begin, count = steps[0], steps[1] - steps[0]
-            output = panel * PANEL_OUTPUTS
-            with loop(rows, ROWS) as first:
-                left, source = (rows - first).smaller(ROWS), x.after(first * stride)
-
-                def sum_up(row_tiles: int, source: Bytes = source) -> None:
-                    for tile in range(2 * row_tiles):
-                        tiles.clear(tile)
-                    with loop(count) as step:
-                        here = begin + step
-                        inputs, weights = source.after(packed.places[here]), packed.weights.after(2 * TILE_BYTES * here)
-                        tiles.load(4, inputs, stride)
-                        tiles.load(6, weights, TILE_INPUTS)
-                        tiles.load(7, weights.after(TILE_BYTES), TILE_INPUTS)
-                        tiles.multiply_bytes(0, 4, 6)
-                        tiles.multiply_bytes(1, 4, 7)
-                        if row_tiles > 1:
-                            tiles.load(5, inputs.after(TILE_ROWS * stride), stride)
-                            tiles.multiply_bytes(2, 5, 6)
-                            tiles.multiply_bytes(3, 5, 7)
-                    for tile in range(2 * row_tiles):
-                        place = sums.after(tile // 2 * TILE_ROWS * SUM_STRIDE + tile % 2 * TILE_INPUTS)
-                        tiles.store(tile, place, SUM_STRIDE)
-
-                branch(left > TILE_ROWS, lambda: sum_up(2), lambda: sum_up(1))
-                finish = _Ends(panel_end, sums, y.row(first))
-                finish.emit(left, output, 0)
-                with when(output + TILE_ROWS < outputs):
-                    finish.emit(left, output + TILE_ROWS, TILE_INPUTS)
+        ends = _Ends(panel_end, scratch.after(len(CONFIGURATION)), y, outputs)
+        row_blocks = rows.divided_up(ROWS)
+        blocks = outputs.divided_up(PANEL_OUTPUTS) * row_blocks
+        with loop(blocks + 1) as block:
+            # behind the last block there are ends alone
+            is_block = block < blocks
+            here, before = (one.larger(0).smaller(blocks - 1) for one in (block, block - 1))
+            borders, first = packed.starts.at(here // row_blocks), here % row_blocks * ROWS
+            begin, count = borders[0], select(is_block, borders[1] - borders[0], 0)
+            is_wide = rows - first > TILE_ROWS
+            products = _Products(tiles, x.after(first * stride), stride, packed, is_wide)
+            summed = before % row_blocks * ROWS
+            done = select(block > 0, (rows - summed).smaller(ROWS), 0)
+            output, groups = before // row_blocks * PANEL_OUTPUTS, done // END_ROWS
+            products.clear()
+            with loop(count.larger(groups)) as turn:
+                with when(turn < count):
+                    products.add(begin + turn)
+                with when(turn < groups):
+                    ends.emit(turn * END_ROWS, END_ROWS, summed, output)
+            with loop(done - groups * END_ROWS) as more:
+                ends.emit(groups * END_ROWS + more, 1, summed, output)
+            with when(is_block):
+                products.store(ends.sums)
         tiles.release()
 
     return layer
 
 
+@dataclass(frozen=True)
+class _Products:
+    """Products of a block of up to 32 rows with the outputs of a panel."""
+
+    tiles: MatrixTiles
+    x: Bytes
+    stride: int
+    packed: PackedTiles
+    is_wide: Truth
+    """Whether there are more than 16 rows."""
+
+    def clear(self) -> None:
+        """Emit sums of 0."""
+        for tile in range(4):
+            self.tiles.clear(tile)
+
+    def add(self, step: Number) -> None:
+        """Emit the products of 64 inputs."""
+        tiles = self.tiles
+        inputs, weights = self.x.after(self.packed.places[step]), self.packed.weights.after(2 * TILE_BYTES * step)
+        tiles.load(4, inputs, self.stride)
+        tiles.load(6, weights, TILE_INPUTS)
+        tiles.load(7, weights.after(TILE_BYTES), TILE_INPUTS)
+        tiles.multiply_bytes(0, 4, 6)
+        tiles.multiply_bytes(1, 4, 7)
+        with when(self.is_wide):
+            tiles.load(5, inputs.after(TILE_ROWS * self.stride), self.stride)
+            tiles.multiply_bytes(2, 5, 6)
+            tiles.multiply_bytes(3, 5, 7)
+
+    def store(self, sums: Bytes) -> None:
+        """Emit the writing of rows of sums."""
+        self._store_rows(0, sums)
+        with when(self.is_wide):
+            self._store_rows(2, sums.after(TILE_ROWS * SUM_STRIDE))
+
+    def _store_rows(self, first: int, sums: Bytes) -> None:
+        for half in range(2):
+            self.tiles.store(first + half, sums.after(half * TILE_INPUTS), SUM_STRIDE)
+
+
 class _Ends(NamedTuple):
-    """Rows of sums of a panel, and where their results go."""
+    """Rows of sums of a panel, and where the results of all go."""
 
     end: PanelEnd
     sums: Bytes
     y: Strided
+    outputs: Number
 
-    def emit(self, rows: Number, output: Number, offset: int) -> None:
-        """Emit the ends of 16 outputs, whose sums are some bytes behind the first ones of the panel."""
-        whole = rows // END_ROWS * END_ROWS
-        with loop(whole, END_ROWS) as row:
-            self._some(row, END_ROWS, output, offset)
-        with loop(rows - whole) as more:
-            self._some(whole + more, 1, output, offset)
+    def emit(self, row: Number, count: int, first: Number, output: Number) -> None:
+        """Emit the ends of some rows of the sums, whose block begins at a row and an output."""
+        self._half(row, count, self.y.row(first + row), output, 0)
+        with when(output + TILE_ROWS < self.outputs):
+            self._half(row, count, self.y.row(first + row), output + TILE_ROWS, TILE_INPUTS)
 
-    def _some(self, row: Number, count: int, output: Number, offset: int) -> None:
+    def _half(self, row: Number, count: int, y: Strided, output: Number, offset: int) -> None:
         place = self.sums.after(row * SUM_STRIDE).after(offset)
         places = [place.after(SUM_STRIDE * one).cast(Ints) for one in range(count)]
         lanes = self.end.lanes
-        self.end.emit([load_ints(lanes, one, lanes.size) for one in places], self.y.row(row), output)
+        self.end.emit([load_ints(lanes, one, lanes.size) for one in places], y, output)
