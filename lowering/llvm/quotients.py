@@ -1,7 +1,7 @@
 """Quotients rounded to integers, by a division only where a product with the inverse does not tell."""
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Final
 
 from llvmlite import ir
@@ -27,14 +27,23 @@ def rounded_quotient(
 
     `scale` are the scale and its inverse.
     """
-    product = within(lanes.mul(values, scale[1]))
-    rounded = lanes.add(product, HALVES)
-    distance = lanes.abs(lanes.sub(product, lanes.sub(rounded, HALVES)))
-    unsure = lanes.compare(">", distance, UNSURE)
+    (rounded,) = rounded_quotients(lanes, [values], scale, within)
+    return rounded
+
+
+def rounded_quotients(
+    lanes: Lanes, vectors: Sequence[ir.Value], scale: tuple[Operand, Operand], within: Callable[[ir.Value], ir.Value]
+) -> list[ir.Value]:
+    """Return the same of some vectors, which are divided where the product of one of them does not tell."""
+    products = [within(lanes.mul(values, scale[1])) for values in vectors]
+    rounded = [lanes.add(product, HALVES) for product in products]
+    distances = (
+        lanes.abs(lanes.sub(product, lanes.sub(one, HALVES))) for product, one in zip(products, rounded, strict=True)
+    )
+    unsure = lanes.compare(">", reduce(lanes.max, distances), UNSURE)
     is_any_unsure = Number(lanes.builder, lanes.builder.bitcast(unsure, ir.IntType(lanes.width))) != 0
-    exact = partial(_exact_quotient, lanes, values, scale[0], within)
+
+    def exact() -> list[ir.Value]:
+        return [lanes.add(within(lanes.div(values, scale[0])), HALVES) for values in vectors]
+
     return updated(is_any_unsure, rounded, exact, likely=False)
-
-
-def _exact_quotient(lanes: Lanes, values: ir.Value, scale: Operand, within: Callable[[ir.Value], ir.Value]) -> ir.Value:
-    return lanes.add(within(lanes.div(values, scale)), HALVES)

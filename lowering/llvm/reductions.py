@@ -190,10 +190,10 @@ def layer_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
             centred = lanes.sub(value, means[index])
             return lanes.fma(centred, centred, total)
 
-        deviations = _deviations(columns, columns.total(x, square), epsilon)
+        inverses = _inverse_deviations(columns, columns.total(x, square), epsilon)
 
         def scaled(value: ir.Value, feature: Number, index: int) -> ir.Value:
-            normal = lanes.div(lanes.sub(value, means[index]), deviations[index])
+            normal = lanes.mul(lanes.sub(value, means[index]), inverses[index])
             return lanes.fma(normal, columns.parameter(scale, feature), columns.parameter(bias, feature))
 
         columns.map(x, y, scaled)
@@ -208,20 +208,21 @@ def rms_norm(code: Code, form: ColumnForm, epsilon: float) -> ir.Function:
     def kernel(columns: Columns, x: Floats, scale: Floats, y: Floats) -> None:
         lanes = columns.lanes
         squares = columns.total(x, lambda total, value, _: lanes.fma(value, value, total))
-        deviations = _deviations(columns, squares, epsilon)
+        inverses = _inverse_deviations(columns, squares, epsilon)
 
         def scaled(value: ir.Value, feature: Number, index: int) -> ir.Value:
-            return lanes.mul(lanes.div(value, deviations[index]), columns.parameter(scale, feature))
+            return lanes.mul(lanes.mul(value, inverses[index]), columns.parameter(scale, feature))
 
         columns.map(x, y, scaled)
 
     return kernel
 
 
-def _deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -> Vectors:
-    """Return sqrt(mean of squares + epsilon)."""
+def _inverse_deviations(columns: Columns, squares: Sequence[ir.Value], epsilon: float) -> Vectors:
+    """Return 1 / sqrt(mean of squares + epsilon): a division takes four times as long as the rest of a value's work."""
     lanes = columns.lanes
-    return [lanes.sqrt(lanes.add(value, lanes.splat(epsilon))) for value in columns.per_feature(squares)]
+    roots = (lanes.sqrt(lanes.add(value, lanes.splat(epsilon))) for value in columns.per_feature(squares))
+    return [lanes.div(1.0, root) for root in roots]
 
 
 def reduce_mean(code: Code, form: ColumnForm) -> ir.Function:

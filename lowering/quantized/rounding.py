@@ -6,6 +6,7 @@ Rows of codes that a network reads or yields are rounded from floats, or copied,
 ones become unsigned ones; those that panels had in another order are put into theirs.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -18,7 +19,7 @@ from ...kernels.byte_lookup import VECTOR
 from ..llvm.builder import Code
 from ..llvm.flow import loop
 from ..llvm.intrinsics import call_intrinsic
-from ..llvm.quotients import HALVES, rounded_quotient
+from ..llvm.quotients import HALVES, rounded_quotients
 from ..llvm.values import BYTE, FLOAT, FLOAT_BYTES, I32, Bytes, Floats, Index, Ints, Number
 from ..llvm.vectors import Lanes, broadcast, int_constants
 from .byte_lanes import PLACING
@@ -85,7 +86,12 @@ class Rounding:
 
     def quotient(self, values: ir.Value) -> ir.Value:
         """Return the same of values divided by the scale, by a division only where a product does not tell."""
-        return rounded_quotient(self.lanes, values, (self.scale, self.inverse), self._within)
+        (rounded,) = self.quotients([values])
+        return rounded
+
+    def quotients(self, vectors: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return the same of some vectors."""
+        return rounded_quotients(self.lanes, vectors, (self.scale, self.inverse), self._within)
 
     def _within(self, multiples: ir.Value) -> ir.Value:
         return self.lanes.min(self.lanes.max(self.low, multiples), self.high)
@@ -111,6 +117,9 @@ SIGN: Final = 0x80
 """The bit by which codes of both kinds differ."""
 
 WIDEST_COPY: Final = 64
+
+TESTED_VECTORS: Final = 4
+"""Vectors of floats that are rounded together."""
 
 
 class Strided(NamedTuple):
@@ -167,6 +176,8 @@ def quantizing(code: Code, features: int, *, signed: bool = False) -> ir.Functio
     The least code is 0; where codes are `signed`, they are written as these.
     """
     width = code.target.lanes if features >= code.target.lanes else 1
+    # some vectors have one test together of whether all products tell
+    vectors = min(TESTED_VECTORS, features // width)
 
     @code.kernel(f"quantize_{features}{'_signed' if signed else ''}")
     def kernel(x: Strided, y: Strided, bounds: Bytes, rows: Number) -> None:
@@ -174,11 +185,14 @@ def quantizing(code: Code, features: int, *, signed: bool = False) -> ir.Functio
         rounding = Rounding.read(lanes, bounds)
         with loop(rows) as row:
             source, target = x.row(row).address.cast(Floats), y.row(row).address
-            with loop(rows.constant(features), width) as start:
-                # the last vector lies over the one before, so that nothing behind the row is read
-                first = start.smaller(features - width)
-                codes = rounding.code(rounding.quotient(lanes.load(source.at(first))))
-                target.at(first).store(other_kind(rows.builder, codes) if signed else codes, 1)
+            with loop(rows.constant(features), width * vectors) as start:
+                # the last vectors lie over those before, so that nothing behind the row is read
+                first = start.smaller(features - width * vectors)
+                places = [first + width * vector for vector in range(vectors)]
+                rounded = rounding.quotients([lanes.load(source.at(place)) for place in places])
+                for place, one in zip(places, rounded, strict=True):
+                    codes = rounding.code(one)
+                    target.at(place).store(other_kind(rows.builder, codes) if signed else codes, 1)
 
     return kernel
 

@@ -175,7 +175,7 @@ def _word_bytes(features: int) -> int:
 
 def _stride(features: int) -> int:
     """Return the bytes from a row of codes to the next: whole vectors, read beyond by a window, in other cache sets."""
-    return (features // LINE + 2) * LINE
+    return (features // LINE + 2 | 1) * LINE
 
 
 @dataclass(frozen=True)
