@@ -25,9 +25,6 @@ TOUCHED_US: Final = 0.12e-3
 FAR_US: Final = 0.2e-3
 """Microseconds of a value that a layer reads or writes beyond the second-level cache."""
 
-NEAR_VALUES: Final = 1 << 18
-"""Values that fit into that cache."""
-
 LINE_US: Final = 1.5e-3
 """Microseconds of a line, the codes of a tile's pixels, that is copied to where a window has it."""
 

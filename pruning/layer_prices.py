@@ -10,7 +10,7 @@ finds of a few layers corrects all times.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from math import hypot, prod
+from math import prod
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -19,6 +19,7 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 
 from ..dialect.ops.constants import SparseConstantOp
+from ..kernels.dense_convolutions import dense_image_us
 from ..kernels.dense_work import dense_us, runtime_us
 from ..kernels.image_prices import COPIED_US, MOVED_US, image_shares
 from ..kernels.machine import Machine
@@ -157,11 +158,10 @@ class LayerPrices:
 
     def _dense_us(self, layer: PrunableLayer) -> float:
         _, _, _, rows, images = self.kind_of(layer)
-        if images is not None:
-            # each image reads all weights, which small ones take longer for than for their products
-            product = prod(images.places) * layer.size * dense_us(PIXELS, self._machine)
-            far = self._machine.far_ns(4.0 * layer.size, 4.0 * self._size) / 1000
-            return image_shares(self._machine).dense * images.number / self._threads * hypot(product, far)
+        if images is not None and layer.window is not None:
+            axes, product = layer.window.axes(images.sizes), dense_us(PIXELS, self._machine)
+            us = dense_image_us(layer.size, axes, product, self._machine, 4.0 * self._size)
+            return image_shares(self._machine).dense * images.number / self._threads * us
         other = 4.0 * (self._size - layer.size)
         return runtime_us(layer.inputs, layer.outputs, rows, self._machine, other)
 

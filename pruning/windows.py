@@ -10,6 +10,8 @@ import onnx
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from ..kernels.dense_convolutions import Axis
+
 Array = NDArray[np.float32]
 
 ROWS_OF_INPUT: Final = 32
@@ -56,6 +58,12 @@ class Window:
         padded = (size + sum(pads) for size, pads in zip(sizes, self._pads(sizes), strict=True))
         parts = zip(padded, self._spans, self.strides, strict=True)
         return tuple((size - span) // stride + 1 for size, span, stride in parts)
+
+    def axes(self, sizes: Sequence[int]) -> list[Axis]:
+        """Return what a convolution's time depends on, axis by axis."""
+        pads = (before for before, _ in self._pads(sizes))
+        numbers = zip(sizes, self.places(sizes), self.kernel, self.strides, self.dilations, pads, strict=True)
+        return [Axis(*one) for one in numbers]
 
     def rows(self, x: Array, images: int) -> Iterator[Array]:
         """Yield the inputs [places, channels * taps] of some windows of x [.., channels, ..], some of so many images.

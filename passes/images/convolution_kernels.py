@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import hypot
+from math import prod
 from types import MappingProxyType
 
 import numpy as np
@@ -14,6 +14,7 @@ from ...dialect.ops.images import Conv2dOp, Interleave2dOp, image_shape
 from ...dialect.provenance import node_key
 from ...dialect.tensors import shape_of
 from ...dialect.wanted_kernels import WantedKernel
+from ...kernels.dense_convolutions import Axis, dense_image_us
 from ...kernels.dense_work import dense_us
 from ...kernels.families import block_counts
 from ...kernels.formats.dense_outputs import PANEL
@@ -63,19 +64,23 @@ def _dense_us(conv: Conv2dOp, product: float, loop_bytes: int, machine: Machine)
 
     `product` is the time of a multiply-add.
     """
-    return hypot(_products(conv) * product, machine.far_ns(_dense_bytes(conv), loop_bytes) / 1000)
+    weights, reader = prod(shape_of(conv.weight)), conv.result.get_user_of_unique_use()
+    if isinstance(reader, Interleave2dOp):
+        # a transposed convolution is one product there, whose parts are summed up
+        products = weights * prod(image_shape(conv.result)[2:]) * _used_taps(conv, reader)
+        return products * product + machine.far_ns(_dense_bytes(conv), loop_bytes) / 1000
+    return dense_image_us(weights, _axes(conv), product, machine, loop_bytes)
+
+
+def _axes(conv: Conv2dOp) -> list[Axis]:
+    """Return the window along rows and columns."""
+    window, sizes, places = conv.window, image_shape(conv.x)[2:], image_shape(conv.result)[2:]
+    numbers = window.kernel_size, window.stride, window.dilations, window.pad_sizes[:2]
+    return [Axis(*one) for one in zip(sizes, places, *numbers, strict=True)]
 
 
 def _dense_bytes(conv: Conv2dOp) -> int:
-    inputs, outputs = shape_of(conv.weight)
-    return 4 * inputs * outputs
-
-
-def _products(conv: Conv2dOp) -> int:
-    _, outputs, height, width = image_shape(conv.result)
-    count = shape_of(conv.weight)[0] * outputs * height * width
-    reader = conv.result.get_user_of_unique_use()
-    return round(count * _used_taps(conv, reader)) if isinstance(reader, Interleave2dOp) else count
+    return 4 * prod(shape_of(conv.weight))
 
 
 def _used_taps(conv: Conv2dOp, reader: Interleave2dOp) -> float:

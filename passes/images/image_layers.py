@@ -44,7 +44,6 @@ from ...kernels.image_prices import (
     FOUND_US,
     LINE_US,
     MOVED_US,
-    NEAR_VALUES,
     REORDERED_US,
     RESAMPLED_US,
     ROUNDINGS_US,
@@ -403,7 +402,7 @@ def _convolution_us(op: Conv2dOp, shares: ImageShares) -> float:
     moved = MOVED_US * pixels_of(op.x) if op.window.stride != (1, 1) else 0.0
     added = TOUCHED_US * pixels_of(op.residual) if op.residual is not None else 0.0
     values = sum(map(pixels_of, (*dynamic_operands(op), op.result)))
-    far = FAR_US * values if values > NEAR_VALUES else 0.0
+    far = FAR_US * values if 4 * values > shares.machine.l2_bytes else 0.0
     return products + shares.values * (copied + moved + added + far)
 
 

@@ -234,13 +234,15 @@ def test_a_resampled_value_is_moved_from_each_that_it_is_made_of(*, blends: bool
 
 @pytest.mark.parametrize("height", [63, 64])
 def test_a_convolution_of_more_values_than_the_second_level_cache_has_waits_for_them(height: int) -> None:
+    shares = PLAIN._replace(machine=Machine(l2_bytes=1 << 20))
     (op,) = made(conv(1, outputs=1, channels=63), 63, height, 64)
     values = (63 + 1) * height * 64
     assert values == (1 << 18 if height == 64 else (1 << 18) - 4096)
-    assert layer_us(op, PLAIN) == 0.0
+    assert layer_us(op, shares) == 0.0
     (more,) = made(conv(1, outputs=2, channels=63), 63, 64, 64)
     # one more channel of 4096 values, and 0.2 ns for each of all
-    assert layer_us(more, PLAIN) == pytest.approx(0.2 * ((1 << 18) + 4096) / 1e3)
+    assert layer_us(more, shares) == pytest.approx(0.2 * ((1 << 18) + 4096) / 1e3)
+    assert layer_us(more, PLAIN._replace(machine=Machine(l2_bytes=2 << 20))) == 0.0
 
 
 def with_caches(size: int) -> ImageShares:
@@ -253,7 +255,9 @@ def test_what_no_cache_holds_goes_through_memory(make: Make) -> None:
     (op,) = made(make)
     near = layer_us(op, with_caches(1 << 16))
     size = 4 * 2 * VALUES  # of floats, read and written
-    assert layer_us(op, with_caches(size // 2)) == pytest.approx(near + 0.5 * size / 1e3)
+    # those of a convolution are beyond the second-level cache, too, which is as small
+    more = 0.2 * 2 * VALUES if isinstance(op, Conv2dOp) else 0.0
+    assert layer_us(op, with_caches(size // 2)) == pytest.approx(near + (0.5 * size + more) / 1e3)
     times = [layer_us(op, with_caches(bytes_)) for bytes_ in range(256, 2 * size, 64)]
     assert times == sorted(times, reverse=True)
     assert times[-1] == near
