@@ -42,9 +42,18 @@ class Axis(NamedTuple):
     @property
     def taps_inside(self) -> NDArray[np.int64]:
         """The taps inside the image at each place."""
+        return self._is_inside.sum(axis=1)
+
+    @property
+    def read_taps(self) -> int:
+        """The taps that are inside at any place."""
+        return int(self._is_inside.any(axis=0).sum())
+
+    @property
+    def _is_inside(self) -> NDArray[np.bool_]:
         first = np.arange(self.places) * self.stride - self.pad
         pixels = first[:, None] + np.arange(self.taps) * self.dilation
-        return ((pixels >= 0) & (pixels < self.size)).sum(axis=1)
+        return (pixels >= 0) & (pixels < self.size)
 
 
 def pixel_taps(axes: Sequence[Axis]) -> float:
@@ -64,8 +73,9 @@ def dense_image_us(weights: int, axes: Sequence[Axis], product: float, machine: 
 
     `product` is the time of a multiply-add, `loop_bytes` are those of all weights that every image reads.
     """
-    products = weights // prod(axis.taps for axis in axes) * pixel_taps(axes)
-    return products * product + machine.far_ns(4.0 * weights, loop_bytes) / 1000
+    of_tap = weights // prod(axis.taps for axis in axes)
+    read_bytes = 4.0 * of_tap * prod(axis.read_taps for axis in axes)
+    return of_tap * pixel_taps(axes) * product + machine.far_ns(read_bytes, loop_bytes) / 1000
 
 
 def _pixels(count: int) -> float:

@@ -112,10 +112,10 @@ class LayerPrices:
     def __init__(
         self, layers: Sequence[PrunableLayer], options: PruneOptions, call: CallSizes, machine: Machine
     ) -> None:
-        self._size = sum(layer.size for layer in layers)
+        self._call = call
+        self._size = sum(map(self._read, layers))
         self._threads = options.threads
         self._structure = options.chosen_structure
-        self._call = call
         self._machine = machine
         self._known: dict[tuple[Kind, float], float | None] = {}
         self._corrections: Mapping[Kind, Correction] = MappingProxyType({})
@@ -162,15 +162,23 @@ class LayerPrices:
             axes, product = layer.window.axes(images.sizes), dense_us(PIXELS, self._machine)
             us = dense_image_us(layer.size, axes, product, self._machine, 4.0 * self._size)
             return image_shares(self._machine).dense * images.number / self._threads * us
-        other = 4.0 * (self._size - layer.size)
+        other = 4.0 * (self._size - self._read(layer))
         return runtime_us(layer.inputs, layer.outputs, rows, self._machine, other)
+
+    def _read(self, layer: PrunableLayer) -> int:
+        """Return the weights of a layer without those of taps that read pads alone, as at the edges of tiny images."""
+        if layer.window is None or layer.name not in self._call.images:
+            return layer.size
+        axes = layer.window.axes(self._call.images[layer.name].sizes)
+        return layer.size // prod(axis.taps for axis in axes) * prod(axis.read_taps for axis in axes)
 
     def _predicted(self, layer: PrunableLayer, density: float) -> float | None:
         # the other layers are taken to be about as sparse
-        others = self._size - layer.size
+        others = self._size - self._read(layer)
         other = stored_bytes(density * others, others)
         if layer.window is not None:
-            return self._convolution_us(layer, self._connections(layer, density, other))
+            read = replace(layer, inputs=self._read(layer) // layer.outputs)
+            return self._convolution_us(read, self._connections(read, density, other))
         rows, (_, times) = (
             self.kind_of(layer).rows,
             with_blocks(self._connections(layer, density, other), {}, self._machine, {}),
