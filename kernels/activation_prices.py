@@ -37,6 +37,8 @@ KINDS: Final[Mapping[str, Shares]] = {
     "log": Shares(1.1, 3.0),
     "mish": Shares(1.3, 22.0),
     "reciprocal": Shares(0.2, 0.3),
+    "scaled_hard_swish": Shares(0.0, 2.2),
+    "scaled_relu": Shares(0.0, 1.8),
     "selu": Shares(0.8, 3.3),
     "sigmoid": Shares(1.0, 1.0),
     "silu": Shares(1.0, 1.2),

@@ -92,6 +92,14 @@ def _quantize(x: Floats, scale: float, zero: float) -> Floats:
     return np.rint(bounded) * x.dtype.type(scale)
 
 
+def _scaled_hard_swish(x: Floats, scale: float, shift: float) -> Floats:
+    return scale * _hard_swish(x) + shift
+
+
+def _scaled_relu(x: Floats, scale: float, shift: float) -> Floats:
+    return scale * np.maximum(x, 0) + shift
+
+
 def _selu(x: Floats, alpha: float, gamma: float) -> Floats:
     return gamma * (np.maximum(x, 0) + np.minimum(alpha * np.expm1(x), 0))
 
@@ -151,6 +159,8 @@ ACTIVATIONS: Final[Mapping[str, Activation]] = MappingProxyType(
         "quantize": Activation(_quantize, ("scale", "zero")),
         "reciprocal": Activation(partial(np.divide, 1), onnx=OnnxOperator("Reciprocal")),
         "relu": Activation(partial(np.maximum, 0), onnx=OnnxOperator("Relu"), is_short=True),
+        "scaled_hard_swish": Activation(_scaled_hard_swish, ("scale", "shift"), is_short=True),
+        "scaled_relu": Activation(_scaled_relu, ("scale", "shift"), is_short=True),
         "selu": Activation(
             _selu, ("alpha", "gamma"), OnnxOperator("Selu", 1, (1.67326319217681884765625, 1.05070102214813232421875))
         ),
@@ -165,12 +175,18 @@ ACTIVATIONS: Final[Mapping[str, Activation]] = MappingProxyType(
 """The activation of each kind.
 
 `silu` is x * sigmoid(alpha * x); `gelu` is the exact form with erf, `gelu_tanh` the approximation with tanh.
+`scaled_hard_swish` and `scaled_relu` are scale * y + shift of what these yield, as a learnable affine block behind them
+is.
 `bfloat16` is the nearest number of eight bits of mantissa, ties to even.
 `quantize` is the nearest of the 256 multiples of the scale from -zero on, those of codes of eight bits, ties to even.
 `clip` holds -inf and inf where a bound is missing; min wins nowhere: min > max gives max, as in ONNX."""
 
 OF_FEW_INSTRUCTIONS: Final = frozenset(kind for kind, one in ACTIVATIONS.items() if one.is_short)
 """Kinds that kernels apply to sums in registers."""
+
+
+SCALED: Final[Mapping[str, str]] = MappingProxyType({"hard_swish": "scaled_hard_swish", "relu": "scaled_relu"})
+"""Kind -> the kind of the same with a product and a sum behind it."""
 
 
 class ActivationAttr(Record, text="{kind}{values}"):
@@ -191,6 +207,16 @@ class ActivationAttr(Record, text="{kind}{values}"):
             raise VerifyException(
                 f"expected {len(expected)} parameters of activation {self.kind}, got {len(self.values)}"
             )
+
+
+def scaled_activation(activation: ActivationAttr, scale: float, shift: float) -> ActivationAttr | None:
+    """Return the activation that is scale * y + shift of what one yields, None where there is none."""
+    if activation.kind in SCALED:
+        return ActivationAttr(SCALED[activation.kind], (scale, shift))
+    if activation.kind in SCALED.values():
+        first, second = activation.values
+        return ActivationAttr(activation.kind, (scale * first, scale * second + shift))
+    return None
 
 
 def activate(activation: ActivationAttr, x: Floats) -> Floats:

@@ -1,6 +1,7 @@
 """Operators of two operands, broadcast against each other, and activations."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from math import inf, pi, sqrt
 from types import MappingProxyType
 from typing import Final
@@ -13,6 +14,7 @@ from ...dialect.attributes.activations import (
     ACTIVATIONS,
     BFLOAT_SINCE,
     GELU_SINCE,
+    SCALED,
     ActivationAttr,
 )
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, DivOp, MulOp, PreluOp, SubOp
@@ -124,6 +126,12 @@ def _quantize(x: ir.Value, parameters: tuple[float, ...], builder: NodeBuilder) 
     return builder.node("DequantizeLinear", builder.node("QuantizeLinear", x, scale, zero), scale, zero)
 
 
+def _scaled(kind: str, x: ir.Value, parameters: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
+    """scale * y + shift of what the activation of a kind yields."""
+    scale, shift = map(builder.scalar, parameters)
+    return builder.node("Add", builder.node("Mul", emit_activation(ActivationAttr(kind), x, builder), scale), shift)
+
+
 def _silu(x: ir.Value, parameters: tuple[float, ...], builder: NodeBuilder) -> ir.Value:
     """x * sigmoid(alpha x): opset 24 has Swish for it, which onnxruntime 1.31 does not run."""
     (alpha,) = parameters
@@ -145,6 +153,7 @@ DECOMPOSED: Final[Mapping[str, Callable[[ir.Value, tuple[float, ...], NodeBuilde
         "hard_swish": _hard_swish,
         "mish": _mish,
         "quantize": _quantize,
+        **{scaled: partial(_scaled, kind) for kind, scaled in SCALED.items()},
         "silu": _silu,
         "square": _square,
     }

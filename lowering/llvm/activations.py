@@ -155,6 +155,14 @@ def _relu(lanes: Lanes, x: ir.Value) -> ir.Value:
     return lanes.max(x, 0.0)
 
 
+def _scaled_hard_swish(lanes: Lanes, x: ir.Value, scale: float, shift: float) -> ir.Value:
+    return lanes.fma(_hard_swish(lanes, x), scale, shift)
+
+
+def _scaled_relu(lanes: Lanes, x: ir.Value, scale: float, shift: float) -> ir.Value:
+    return lanes.fma(_relu(lanes, x), scale, shift)
+
+
 def _selu(lanes: Lanes, x: ir.Value, alpha: float, gamma: float) -> ir.Value:
     return lanes.mul(_elu(lanes, x, alpha), gamma)
 
@@ -187,6 +195,8 @@ EMITTERS: Final[Mapping[str, Callable[..., ir.Value]]] = MappingProxyType(
         "quantize": _quantize,
         "reciprocal": _reciprocal,
         "relu": _relu,
+        "scaled_hard_swish": _scaled_hard_swish,
+        "scaled_relu": _scaled_relu,
         "selu": _selu,
         "sigmoid": gate,
         "silu": _silu,

@@ -24,7 +24,7 @@ at the ends of a network and takes less time in onnxruntime, such as a sigmoid o
 `redpebble.passes.deployment.dear_ends`.
 """
 
-from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 from typing import Final, NamedTuple
@@ -67,6 +67,7 @@ from ..analysis.weights import connection_count, weight_of
 from ..images.code_borders import clusters_of_images
 from ..images.fuse_convolutions import codes_between
 from ..images.image_layers import (
+    LEAST_GAIN,
     behind_sparse,
     dense_us,
     image_counts,
@@ -159,9 +160,6 @@ LAYERS: Final = LinearOp | Conv2dOp | OverEdgesOp | RecurrenceOp
 SMALL_DENSE: Final = 4096
 """Weights of a dense layer that takes about as long as the call of a node."""
 
-LEAST_GAIN: Final = 1.15
-"""Times as fast as before that what runs on images is predicted to be, at least: predictions are not exact."""
-
 LEFT: Final = "pebble.left"
 """The reason why a function's convolutions were left alone."""
 
@@ -244,8 +242,8 @@ def _form_image_networks(func: FuncOp, shares: ImageShares, *, takes_dense: bool
     """Move convolutions into sparse networks, with what runs on images beside them, where all gain enough together."""
     ops, rows = computing_ops(func.body.block), Rows(_shapes(func))
     counts = image_counts(ops, rows.shapes)
-    before = dense_us(list(counts), shares)
     taken = behind_sparse(counts, shares, takes_dense=takes_dense)
+    before = dense_us(_from(taken, counts), shares)
     for cluster in clusters_of_images(func.body.block, taken):
         if cluster.is_joined and any(map(is_sparse_convolution, cluster.ops)):
             for end in dear_ends(cluster.ops, lambda op, left: is_dear_image(op, left, shares)):
@@ -273,6 +271,15 @@ def _form_image_networks(func: FuncOp, shares: ImageShares, *, takes_dense: bool
         return [made, *ends]
 
     outline(func.body.block, clusters, network)
+
+
+def _from(taken: Collection[Operation], ops: Iterable[Operation]) -> list[Operation]:
+    """Return the ops that are taken, and those that read what these yield: what is before them counts nowhere."""
+    reached = {*taken}
+    for op in ops:
+        if any(value.owner in reached for value in op.operands):
+            reached.add(op)
+    return [op for op in ops if op in reached]
 
 
 def _gain_us(ops: Sequence[Operation], shares: ImageShares) -> float:

@@ -10,6 +10,7 @@
 ```
 
 So do those whose channels become pixels, of what stands behind these.
+Of an activation that an affine block of two numbers follows both are one: see `scaled_activation`.
 What is taken has no other reader. A depthwise convolution takes no sum. Parameters that would overflow are not taken.
 Codes are integers of eight bits that stand for values: value = scale * (code - zero). They pass between convolutions,
 and through poolings of the largest, as they are: what floats of codes are rounded to again they have been.
@@ -25,6 +26,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
+from ...dialect.attributes.activations import ActivationAttr, scaled_activation
 from ...dialect.ops.constants import ConstantOp, constant_array, is_constant
 from ...dialect.ops.elementwise import ActivateOp, AddOp, BinaryOp, ConvertOp, rounds_to_codes
 from ...dialect.ops.images import Conv2dOp, Depthwise2dOp, Interleave2dOp, Pool2dOp, is_largest_of_pixels
@@ -107,9 +109,11 @@ def _pool_codes(op: Pool2dOp) -> None:
 
 def _with_reader(conv: Conv2dOp | Depthwise2dOp) -> Conv2dOp | Depthwise2dOp | None:
     """Return a convolution that computes what its only reader did; None where it cannot."""
-    if conv.activation is not None or (isinstance(conv, Conv2dOp) and conv.times is not None):
+    if isinstance(conv, Conv2dOp) and conv.times is not None:
         return None
     reader, between = conv.result.get_user_of_unique_use(), None
+    if conv.activation is not None:
+        return _with_scaled_activation(conv, conv.activation, reader)
     if isinstance(reader, Interleave2dOp):
         between, reader = reader, reader.result.get_user_of_unique_use()
     made = None
@@ -128,6 +132,24 @@ def _with_reader(conv: Conv2dOp | Depthwise2dOp) -> Conv2dOp | Depthwise2dOp | N
     if made is not None:
         absorb(reader, made if between is None else between)
     return made
+
+
+def _with_scaled_activation(
+    conv: Conv2dOp | Depthwise2dOp, activation: ActivationAttr, reader: Operation | None
+) -> Conv2dOp | Depthwise2dOp | None:
+    """Return a convolution whose activation takes a product or a sum with one number behind it."""
+    affine = affine_of_channels(reader) if isinstance(reader, BinaryOp) else None
+    if reader is None or affine is None or affine.source is not conv.result:
+        return None
+    if any(np.any(array != array[:1]) for array in affine[1:]):
+        return None
+    scaled = scaled_activation(activation, float(affine.scale[0]), float(affine.shift[0]))
+    with np.errstate(all="ignore"):
+        if scaled is None or not np.isfinite(np.array(scaled.values, np.float32)).all():
+            return None
+    conv.activation = scaled
+    absorb(reader, conv)
+    return conv
 
 
 def _spread(affine: Affine | None, conv: Conv2dOp | Depthwise2dOp, between: Interleave2dOp | None) -> Affine | None:

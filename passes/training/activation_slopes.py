@@ -72,6 +72,16 @@ def _leaky_relu(tape: Tape, x: SSAValue, alpha: float) -> SSAValue:
     return tape.plus(tape.times(tape.step(x), 1 - alpha), alpha)
 
 
+def _scaled_hard_swish(tape: Tape, x: SSAValue, scale: float, shift: float) -> SSAValue:
+    del shift
+    return tape.times(_hard_swish(tape, x), scale)
+
+
+def _scaled_relu(tape: Tape, x: SSAValue, scale: float, shift: float) -> SSAValue:
+    del shift
+    return tape.times(tape.step(x), scale)
+
+
 def _log(tape: Tape, x: SSAValue) -> SSAValue:
     return tape.activate("reciprocal", x)
 
@@ -155,6 +165,8 @@ SLOPES_AT_INPUT: Final[Mapping[str, Slope]] = MappingProxyType(
         "leaky_relu": _leaky_relu,
         "log": _log,
         "mish": _mish,
+        "scaled_hard_swish": _scaled_hard_swish,
+        "scaled_relu": _scaled_relu,
         "selu": _selu,
         "silu": _silu,
         "softplus": _softplus,

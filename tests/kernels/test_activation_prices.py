@@ -29,5 +29,6 @@ def test_an_activation_has_its_price_on_each_machine(kind: str, machine: Machine
 
 
 def test_all_that_takes_a_pass_of_its_own_was_measured() -> None:
-    # rounding is part of the work before it; onnxruntime computes a hard swish in a pass, our kernels do not
-    assert {*KINDS} == ({*ACTIVATIONS} - OF_FEW_INSTRUCTIONS - {"bfloat16", "quantize"}) | {"hard_swish"}
+    # rounding is part of the work before it; onnxruntime computes some in passes that our kernels need none for
+    short = {"hard_swish", "scaled_hard_swish", "scaled_relu"}
+    assert {*KINDS} == ({*ACTIVATIONS} - OF_FEW_INSTRUCTIONS - {"bfloat16", "quantize"}) | short

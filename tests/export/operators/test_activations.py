@@ -37,6 +37,8 @@ FORMULAS: dict[str, Callable[[Doubles], NDArray[np.floating]]] = {
     "quantize(0.25, 3.0)": lambda x: np.rint(np.clip(x * 4, -3, 252)) / 4,
     "reciprocal": np.reciprocal,
     "relu": lambda x: np.maximum(x, 0),
+    "scaled_hard_swish(-1.5, 0.3)": lambda x: 0.3 - 1.5 * x * np.clip(x / 6 + 0.5, 0, 1),
+    "scaled_relu(1.5, -0.3)": lambda x: 1.5 * np.maximum(x, 0) - 0.3,
     "selu(1.5, 1.1)": lambda x: 1.1 * np.where(x > 0, x, 1.5 * np.expm1(x)),
     "sigmoid": special.expit,
     "silu(1.0)": lambda x: x * special.expit(x),

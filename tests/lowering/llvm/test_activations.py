@@ -54,6 +54,17 @@ CASES = [
     ),
     Case("reciprocal", (), "y = Reciprocal(x)"),
     Case("relu", (), "y = Relu(x)"),
+    Case(
+        "scaled_hard_swish",
+        (1.5, -0.25),
+        "s = Constant<value_float = 1.5>() t = Constant<value_float = -0.25>() h = HardSwish(x) m = Mul(h, s) "
+        "y = Add(m, t)",
+    ),
+    Case(
+        "scaled_relu",
+        (-1.5, 0.25),
+        "s = Constant<value_float = -1.5>() t = Constant<value_float = 0.25>() h = Relu(x) m = Mul(h, s) y = Add(m, t)",
+    ),
     Case("selu", (1.67326319217681884765625, 1.05070102214813232421875), "y = Selu(x)"),
     Case("sigmoid", (), "y = Sigmoid(x)"),
     Case("silu", (1.0,), "s = Sigmoid(x) y = Mul(x, s)"),

@@ -31,6 +31,44 @@ func.func @depthwise(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
 
 // -----
 
+// What an affine block of two numbers computes is part of the activation before it.
+// CHECK-LABEL: @block
+func.func @block(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
+  %w = pebble.constant dense<1.0> : tensor<9x2xf32>
+  %c = pebble.constant dense<3.0> : tensor<1xf32>
+  %d = pebble.constant dense<-2.0> : tensor<1xf32>
+  %h = pebble.depthwise2d %x, %w window <[3, 3] strides [1, 1] dilations [1, 1] pads [1, 1, 1, 1]> : (tensor<?x2x4x4xf32>, tensor<9x2xf32>) -> tensor<?x2x4x4xf32>
+  %a = pebble.activate <hard_swish> %h : (tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  %m = pebble.mul %c, %a : (tensor<1xf32>, tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32>
+  %s = pebble.sub %m, %d : (tensor<?x2x4x4xf32>, tensor<1xf32>) -> tensor<?x2x4x4xf32>
+  // CHECK: [[Y:%.*]] = pebble.depthwise2d %x, %w window <[3, 3] {{.*}}> activation <scaled_hard_swish(-6.0, -4.0)>
+  // CHECK-NEXT: func.return [[Y]]
+  %y = pebble.mul %s, %d : (tensor<?x2x4x4xf32>, tensor<1xf32>) -> tensor<?x2x4x4xf32>
+  func.return %y : tensor<?x2x4x4xf32>
+}
+
+// -----
+
+// A number for each channel, or one that is too large together with another, is no part of an activation.
+// CHECK-LABEL: @no_block
+func.func @no_block(%x: tensor<?x2x4x4xf32>) -> (tensor<?x2x4x4xf32>, tensor<?x2x4x4xf32>) {
+  %w = pebble.constant dense<1.0> : tensor<9x2xf32>
+  %c = pebble.constant dense<[[[3.0]], [[4.0]]]> : tensor<2x1x1xf32>
+  %d = pebble.constant dense<1.0e+30> : tensor<1xf32>
+  // CHECK: activation <relu>
+  // CHECK: activation <scaled_relu(
+  // CHECK-NEXT: pebble.mul
+  // CHECK-NEXT: pebble.mul
+  %h = pebble.depthwise2d %x, %w window <[3, 3] strides [1, 1] dilations [1, 1] pads [1, 1, 1, 1]> activation <relu> : (tensor<?x2x4x4xf32>, tensor<9x2xf32>) -> tensor<?x2x4x4xf32>
+  %i = pebble.depthwise2d %x, %w window <[3, 3] strides [1, 1] dilations [1, 1] pads [1, 1, 1, 1]> activation <relu> : (tensor<?x2x4x4xf32>, tensor<9x2xf32>) -> tensor<?x2x4x4xf32>
+  %m = pebble.mul %h, %c : (tensor<?x2x4x4xf32>, tensor<2x1x1xf32>) -> tensor<?x2x4x4xf32>
+  %j = pebble.mul %i, %d : (tensor<?x2x4x4xf32>, tensor<1xf32>) -> tensor<?x2x4x4xf32>
+  %y = pebble.mul %j, %d : (tensor<?x2x4x4xf32>, tensor<1xf32>) -> tensor<?x2x4x4xf32>
+  func.return %m, %y : tensor<?x2x4x4xf32>, tensor<?x2x4x4xf32>
+}
+
+// -----
+
 // A constant of each channel is part of the bias, even behind a residual; one that scales goes into the weight.
 // CHECK-LABEL: @constants
 func.func @constants(%x: tensor<?x2x4x4xf32>) -> tensor<?x2x4x4xf32> {
