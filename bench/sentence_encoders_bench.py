@@ -108,11 +108,11 @@ def _session(path: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     name = path.stem
-    if name in SENTENCE_ENCODERS and name not in RIVALS:
-        return redpebble.session(path, options, rows=CALL_TOKENS)
+    if name in RIVALS or name.endswith("_int8"):
+        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     if name.endswith("_pebble8"):
         return redpebble.session(path, options)
-    return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return redpebble.session(path, options, rows=CALL_TOKENS)
 
 
 @app.command()

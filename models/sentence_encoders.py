@@ -74,7 +74,12 @@ DENSE_ENCODERS: Final = ("minilm_3", "minilm_2")
 
 def stored_encoder(model: str) -> list[dict[str, np.ndarray]]:
     """For each layer of a stored encoder, name -> array."""
-    return read((Path(__file__).parent / "sentences" / "weights" / f"{model}.npz.xz").read_bytes())
+    return read(stored_bytes(model))
+
+
+def stored_bytes(model: str) -> bytes:
+    """The file of a stored encoder."""
+    return (Path(__file__).parent / "sentences" / "weights" / f"{model}.npz.xz").read_bytes()
 
 
 def put_layers(torch: ModuleType, encoder: Torch, layers: list[dict[str, np.ndarray]]) -> None:

@@ -65,9 +65,24 @@ def _correlation(a: torch.Tensor, b: torch.Tensor) -> float:
 
 def recall(queries: torch.Tensor, answers: torch.Tensor) -> tuple[float, float]:
     """Percent of queries whose own answer is the nearest, and among the ten nearest."""
+    nearer = answers_nearer(queries, answers)
+    return 100 * (nearer < 1).float().mean().item(), 100 * (nearer < 10).float().mean().item()
+
+
+def answers_nearer(queries: torch.Tensor, answers: torch.Tensor) -> torch.Tensor:
+    """For each query, how many answers are nearer than its own."""
     scores = queries @ answers.T
-    better = (scores > scores.diagonal()[:, None]).sum(1)
-    return 100 * (better < 1).float().mean().item(), 100 * (better < 10).float().mean().item()
+    return (scores > scores.diagonal()[:, None]).sum(1)
+
+
+def hits(found: dict[str, torch.Tensor], dense: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Whether each sentence keeps its nearest neighbour, and whether each query finds its answer: first, or of ten."""
+    nearest, wanted = (similarities(one["sentences"]).argmax(1) for one in (found, dense))
+    right = {"nn": nearest == wanted}
+    for name in (one for one in RETRIEVAL if f"{one}_query" in found):
+        nearer = answers_nearer(found[f"{name}_query"], found[f"{name}_answer"])
+        right |= {f"{name}_r1": nearer < 1, f"{name}_r10": nearer < 10}
+    return right
 
 
 def measured(

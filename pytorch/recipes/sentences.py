@@ -285,15 +285,19 @@ def train(
     tokens: int,
     deadline: float,
     points: int = 0,
+    checkpoint: Path | None = None,
 ) -> dict[str, Any]:
-    """Distil a student in place -> steps, sentences, seconds, and the dev figures at `points` moments."""
+    """Distil a student in place -> steps, sentences, seconds, and the dev figures at `points` moments.
+
+    With a `checkpoint` the training goes on where it stopped; that of a shallow student with zeros has none.
+    """
     is_shallow = len(student.layers) < 6
     first = int(steps * DENSE_FIRST) if zeros and is_shallow else 0
     parts = [_distilled(student, data, recipe, first, tokens, deadline, 0)] if first else []
     if zeros:
         texts = [{"ids": bucket.ids[:CALIBRATION]} for bucket in data.buckets]
         prune(student, texts, sparsity=zeros, structure="equal", method="admm")
-    parts.append(_distilled(student, data, recipe, steps - first, tokens, deadline, points))
+    parts.append(_distilled(student, data, recipe, steps - first, tokens, deadline, points, checkpoint))
     student.eval()
     curve = [{"step": p.step, "seconds": p.seconds, "loss": p.loss, **p.quality} for p in parts[-1].points if p.quality]
     return {
@@ -306,7 +310,14 @@ def train(
 
 
 def _distilled(
-    student: Encoder, data: Data, recipe: Recipe, steps: int, tokens: int, deadline: float, points: int
+    student: Encoder,
+    data: Data,
+    recipe: Recipe,
+    steps: int,
+    tokens: int,
+    deadline: float,
+    points: int,
+    checkpoint: Path | None = None,
 ) -> History:
     losses: list[Weighed] = [Embedding(), (Layers(data.variances, recipe.hidden_end), recipe.hidden)]
     if recipe.similarity:
@@ -326,8 +337,14 @@ def _distilled(
         forward=forward,
         evaluate=evaluate if points else None,
         every=max(1, steps // points) if points else None,
+        checkpoint=checkpoint,
         progress=False,
     )
+
+
+def score(figures: Mapping[str, float]) -> float:
+    """The figure that decides between trials."""
+    return figures["cos"] + figures["nn"] / 100 + figures["top5"]
 
 
 def line(report: dict[str, float]) -> str:
@@ -370,7 +387,7 @@ class Run:
         self.results["pilots"].append(told)
         self.write()
         say(f"pilot {recipe}: {told['seconds']:.1f} s, loss {told['loss']:.4f}, {line(figures)}")
-        return figures["cos"] + figures["nn"] / 100 + figures["top5"]
+        return score(figures)
 
     def chosen_recipe(self, steps: int, tokens: int) -> Recipe:
         """Each question in turn, with the best answers so far."""

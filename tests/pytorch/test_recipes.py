@@ -78,23 +78,38 @@ def test_an_encoder_is_pruned_and_comes_closer(layers: tuple[int, ...], monkeypa
     assert sparsity(student) == pytest.approx(0.7, abs=0.02)
 
 
-def test_heads_and_zeros_alone_get_the_same_time_and_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sentences.DEPTHS, 6, (0, 1, 2))
+def test_heads_and_zeros_alone_get_the_same_time_and_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sentences.HIDDEN, 3, ((1, 2), (2, 3)))
     monkeypatch.setattr(heads, "REST_US", 400.0)
     base, rng = tiny_base(72), np.random.default_rng(0)
     teacher: Any = Encoder(base, (0, 1, 2, 0, 1, 2)).eval()
     buckets = [sentences.Bucket(torch.from_numpy(rng.integers(0, 50, (40, length)))) for length in (5, 9)]
-    tests = {"sentences": (buckets[0].ids, torch.full((40,), 5))}
+    some = buckets[0].ids, torch.full((40,), 5)
+    tests = {"sentences": some, "man_query": some, "man_answer": some}
     dense, embeddings = sentences.measured(teacher, tests, None)
-    data = sentences.Data(buckets, {}, tests["sentences"], embeddings["sentences"], tests, embeddings, dense)
+    data = sentences.Data(buckets, {}, some, embeddings["sentences"], tests, embeddings, dense)
     sentences.remember(teacher, data, torch.device("cpu"))
-    results = heads.compared(base, data, 1.2, 3, 6, 64)
+    plan = heads.Plan(speedup=1.2, drop=3, steps=6, tokens=64, rates=(1e-9, 3e-3), trial_steps=4)
+    kept: list[tuple[str, bool]] = []
+    start = Encoder(base, (0, 1, 2))
+
+    def keep(name: str, student: object, _: dict[str, Any]) -> None:
+        kept.append((name, student is not start))
+
+    results = heads.compared(start, data, plan, tmp_path, keep)
+    differences, trials = results.pop("heads_less_zeros"), results.pop("trials")
+    assert trials[3e-3]["cos"] > trials[1e-9]["cos"]
+    assert kept == [("zeros", True), ("heads", True)]
     assert [len(gone) for one in results.values() for gone in one["heads"].values()] == [0, 0, 0, 3, 3, 3]
     assert results["heads"]["us"] == pytest.approx(results["zeros"]["us"], rel=0.05)
     assert results["zeros"]["zeros"] > results["heads"]["zeros"] > 0
-    assert results["zeros"]["trained"]["cos"] > results["zeros"]["pruned"]["cos"]
-    assert [one["steps"] for one in results.values()] == [6, 6]
+    for one in results.values():
+        assert (one["steps"], one["rate"]) == (6, 3e-3)
+        assert one["trained"]["cos"] > one["pruned"]["cos"]
+    for name, found in differences.items():
+        difference = results["heads"]["trained"][name] - results["zeros"]["trained"][name]
+        assert found["difference"] == pytest.approx(difference, abs=1e-4)
+        assert found["low"] < difference < found["high"]
 
 
 def small_recognizer(factor: np.ndarray) -> onnx_ir.Model:
