@@ -76,7 +76,7 @@ def python_call(
     words[: Entry.word_count] = [
         0,
         call.frame,
-        call_code().addresses["run"],
+        call_code().addresses["run_in_pool" if call.is_parallel else "run"],
         address_of(call.buffers),
         len(inputs),
         len(outputs),
@@ -86,6 +86,7 @@ def python_call(
     for row, name, shape in zip(given, inputs, shapes, strict=True):
         row[:] = [id(name), len(shape), address_of(shape), 0]
     words[words.size - len(outputs) :] = [*map(id, arguments)]
+    call.native.direct = words
     run = cast("Callable[[Mapping[str, Any]], Outputs | None]", make(words))
     return [PythonCall(run, call, ([*inputs], shapes, arguments))]
 
@@ -324,7 +325,7 @@ class Network:
 
     def _put_back(self, call: Call, prepared: _Prepared, shapes: Shapes) -> None:
         """Keep a call for the next one of these shapes: the first for the interpreter, where it can make it."""
-        if not prepared.direct and not call.is_parallel and all(memory.is_small for memory in prepared.outputs):
+        if not prepared.direct and all(memory.is_small for memory in prepared.outputs):
             named = dict(zip(self._input_names, shapes, strict=True))
             prepared.direct.extend(python_call(call, named, prepared.output_shapes))
         if not prepared.direct or prepared.direct[-1].call is not call:

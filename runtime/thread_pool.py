@@ -14,7 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..lowering.calls.pool import POOL_BYTES
+from ..lowering.calls.pool import pool_bytes
+from ..lowering.calls.python_call import Entry
 from .call_code import call_code
 from .jit import MachineCode
 from .memory import address_of, aligned_bytes
@@ -23,10 +24,17 @@ from .memory import address_of, aligned_bytes
 class NativeCall:
     """Code and its frame; `run` is looked up for each call, since after a fork it is another one for once."""
 
-    __slots__ = ("__weakref__", "run")
+    __slots__ = ("__weakref__", "direct", "run")
 
     def __init__(self, run: Callable[[], object]) -> None:
         self.run = run
+        self.direct: NDArray[np.int64] | None = None
+        """The words of `python_call.Entry` by which the interpreter makes the call without us, where there are any."""
+
+    def allow_direct(self, *, allowed: bool) -> None:
+        """Say whether the interpreter may make the call without us: else it finds that the call is under way."""
+        if self.direct is not None:
+            self.direct[Entry.busy] = int(not allowed)
 
 
 class ThreadPool:
@@ -35,7 +43,7 @@ class ThreadPool:
     def __init__(self, threads: int) -> None:
         """Start the workers."""
         self.threads = threads
-        self._state = aligned_bytes(POOL_BYTES)
+        self._state = aligned_bytes(pool_bytes(threads))
         self.address = address_of(self._state)
         self._calls = weakref.WeakKeyDictionary[NativeCall, Callable[[], object]]()
         self._lock = threading.Lock()
@@ -45,6 +53,7 @@ class ThreadPool:
     def add(self, call: NativeCall) -> None:
         """Remember a call on this pool; it lives no longer for that."""
         with self._lock:
+            self._begin_where_forgotten()
             self._calls[call] = call.run
 
     def _start(self) -> None:
@@ -63,14 +72,20 @@ class ThreadPool:
         self._finalizer.detach()
         for call in self._calls:
             call.run = partial(self._begin_anew, call)
+            call.allow_direct(allowed=False)
 
     def _begin_anew(self, call: NativeCall) -> object:
         with self._lock:
-            if not self._finalizer.alive:
-                self._start()
-            for known, run in self._calls.items():
-                known.run = run
+            self._begin_where_forgotten()
         return call.run()
+
+    def _begin_where_forgotten(self) -> None:
+        if self._finalizer.alive:
+            return
+        self._start()
+        for known, run in self._calls.items():
+            known.run = run
+            known.allow_direct(allowed=True)
 
 
 def _close(code: MachineCode, state: NDArray[np.uint8], workers: list[threading.Thread]) -> None:

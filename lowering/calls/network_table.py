@@ -39,8 +39,8 @@ class SplitCosts(NamedTuple):
     missing and then are high."""
 
 
-IN_PROCESS: Final = SplitCosts(4000, 0)
-"""On Emerald Rapids two threads take 2.2 to 3.8 microseconds more than half of the time of one."""
+IN_PROCESS: Final = SplitCosts(1000, 0)
+"""On Emerald Rapids two threads take 0.9 to 1.2 microseconds more than half of the time of one."""
 IN_ONNXRUNTIME: Final = SplitCosts(4000, 60_000)
 
 

@@ -21,18 +21,16 @@ from .python_call import CALL_FROM_PYTHON, emit_python_call
 from .sizes import emit_sizes
 from .slot_unpacking import emit_slot_unpacking
 from .split import emit_split
-from .steps import LINE, Host, Waiting, emit_relax, emit_steps, emit_team
+from .steps import LINE, SITTING, Host, Team, Waiting, emit_relax, emit_steps, emit_team
 from .table import Frame
-from .words import NULL, Shared, Struct, WordCode, Words, address, number, rarely
+from .words import NULL, Shared, WordCode, Words, address, number, rarely
 
 
-class Pool(Struct):
-    """Words of a pool."""
+class Pool(Team):
+    """Words of a pool, the first ones of which are those of the team whose step is done."""
 
-    generation = Shared(0)
-    """Number of tasks that there have been."""
-    seats = Shared(LINE)
-    """Seats that are left for a task, and `SITTING` for each thread that has one."""
+    generation = Shared(LINE - 1)
+    """Number of steps that there have been."""
     sleepers = Shared(2 * LINE)
     stopped = Shared()
     threads = number()
@@ -42,11 +40,10 @@ class Pool(Struct):
     """The time until which calls do not use the threads."""
     use = Shared(3 * LINE)
     """The flags of `Use` that are set."""
-    function = address(Words, 4 * LINE)
-    """Task: `void (memory, number)` and its memory."""
-    memory = address(Words)
-    mutex = Shared(5 * LINE)
-    condition = Shared(7 * LINE)
+    mutex = Shared(4 * LINE)
+    condition = Shared(6 * LINE)
+    shares = Shared(8 * LINE)
+    """The lines of `Team.claimed`."""
 
 
 class PoolFrame(Frame):
@@ -68,10 +65,10 @@ class Use(IntFlag):
     """The pool is told to stop, and remains so."""
 
 
-SITTING: Final = 1 << 32
+def pool_bytes(threads: int) -> int:
+    """Return the bytes of a pool, zeroed and aligned to 64 bytes; `start (pool, threads)` makes it one."""
+    return 8 * (Pool.shares + threads * LINE)
 
-POOL_BYTES: Final = 640
-"""Zeroed memory for a pool, aligned to 64 bytes; `start (pool, threads)` makes it one."""
 
 WAITING: Final = Waiting(
     1000,  # some tens of microseconds
@@ -105,7 +102,11 @@ def pool_module(architecture: Architecture, *, linux: bool) -> str:
     code = WordCode(ir.Module("redpebble-calls"))
     _declare_system(code, linux=linux)
     host = Host(
-        architecture, WAITING, waits_itself=False, alone_until=lambda frame: frame.cast(PoolFrame).pool.alone_until
+        architecture,
+        WAITING,
+        waits_itself=False,
+        alone_until=lambda frame: frame.cast(PoolFrame).pool.alone_until,
+        team=_team_of_pool,
     )
     emit_relax(code, WAITING, architecture)
     _emit_report(code)
@@ -122,6 +123,14 @@ def pool_module(architecture: Architecture, *, linux: bool) -> str:
     emit_python_call(code)
     emit_slot_unpacking(code, exported=True)
     return str(code.module)
+
+
+def _team_of_pool(_code: WordCode, frame: Frame, _workers: Number) -> Team:
+    """Emit the team of a pool, of which nobody has a seat."""
+    pool = frame.cast(PoolFrame).pool
+    pool.finished[0] = 0
+    pool.is_over[0] = 0
+    return pool
 
 
 def _declare_system(code: WordCode, *, linux: bool) -> None:
@@ -162,15 +171,14 @@ def _emit_wake(code: WordCode) -> None:
 
 
 def _emit_parallel(code: WordCode, *, linux: bool) -> None:
-    """Emit `parallel (frame, function, memory, workers) -> status`; the caller is number 0.
+    """Emit `parallel (frame, function, memory, workers) -> status`: the work of the pool's team.
 
-    It waits for the threads that have begun. The others find no work left.
+    The caller is number 0. It waits for the threads that have begun. The others find no seat.
     """
 
     @code.function()
-    def parallel(frame: PoolFrame, function: Words, memory: Words, workers: Number) -> Words:
+    def parallel(frame: PoolFrame, _function: Words, _memory: Words, workers: Number) -> Words:
         pool = frame.pool
-        pool.function, pool.memory = function, memory
         pool.seats.swap(workers - 1)
         pool.generation.add(1, "seq_cst")
         with rarely(pool.sleepers.current("seq_cst") > 0):
@@ -178,9 +186,7 @@ def _emit_parallel(code: WordCode, *, linux: bool) -> None:
             pool.waker_cpu.swap(cpu)
             code.call("wake", pool)
             code.call("sched_yield")
-        function.call(memory, 0)
-        pool.seats.keep_bits(-SITTING)
-        code.wait_until(lambda: pool.seats.current() == 0)
+        code.call("work", pool, 0)
         return code.null
 
 
@@ -264,7 +270,7 @@ def _emit_serve(code: WordCode) -> None:
         flow.at("sit")
         flow.branch(pool.seats.replace(seats, seats + (SITTING - 1)), "work", "look")
         flow.at("work")
-        pool.function.call(pool.memory, left)
+        code.call("work", pool, left)
         pool.seats.add(-SITTING)
         flow.go("wait")
 
@@ -294,7 +300,7 @@ def _emit_doze(code: WordCode, pool: Pool, is_over: Callable[[], Truth]) -> None
 def _emit_start_and_stop(code: WordCode) -> None:
     @code.function(exported=True)
     def start(pool: Pool, threads: Number) -> None:
-        pool.threads = threads
+        pool.threads, pool.claimed = threads, pool.shares
         code.call("pthread_mutex_init", pool.mutex, NULL)
         code.call("pthread_cond_init", pool.condition, NULL)
 

@@ -358,7 +358,7 @@ class QuantizedStep:
         if self.sharing is None:
             yield count.constant(0), count
             return
-        with self.sharing.each(count) as item:
+        with self.sharing.each(count, meets=False) as item:
             yield item, item + 1
 
     def _emit_tiles(self, layers: range, y: Strided, count: Number) -> None:

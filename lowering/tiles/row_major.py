@@ -43,11 +43,12 @@ class Sharing(NamedTuple):
     member: Member
 
     @contextmanager
-    def each(self, items: Index) -> Generator[Number]:
+    def each(self, items: Index, *, meets: bool = True) -> Generator[Number]:
         """Emit a phase: what is emitted in the `with` statement, for those items of so many that this thread claims.
 
-        Behind it all of them are done.
+        When the next phase begins all of them are done: behind this one already, unless threads need not meet there.
         """
+        self.member.meets = int(meets)
         count = self.scratch.constant(items) if isinstance(items, int) else items
         flow = Blocks(self.scratch.builder, "claim", "claimed", "done")
         flow.enter("claim")

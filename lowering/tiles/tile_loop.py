@@ -171,7 +171,7 @@ def _emit_width(rows: RowRange, tile: _TileCall) -> None:
 
 def _emit_claimed(rows: RowRange, tile: _TileCall, sharing: Sharing) -> None:
     """Emit tiles of one width, of which each thread claims some."""
-    with sharing.each((rows.end - rows.first).divided_up(tile.width)) as number:
+    with sharing.each((rows.end - rows.first).divided_up(tile.width), meets=False) as number:
         _emit_tile(rows, number * tile.width, tile)
 
 
@@ -254,7 +254,7 @@ class _TileForm:
                 if given.sharing is None:
                     _emit_pieces(phase, given, tile_of(given, None))
                     continue
-                with given.sharing.each(self.op.schedule.shares) as share:
+                with given.sharing.each(self.op.schedule.shares, meets=False) as share:
                     _emit_pieces(phase, given, tile_of(given, share))
 
         parts = [*_parts(phases)]

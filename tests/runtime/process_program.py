@@ -43,16 +43,21 @@ def child_of_fork(body: Callable[[], bool]) -> None:
     assert os.waitstatus_to_exitcode(status) == 0, status
 
 
-def forks() -> None:
+def forks(rows: int, *, by_interpreter: bool) -> None:
     """Children, and theirs, run calls and bound calls on threads of their own, also amid a call of the parent."""
-    network, x = a_network(), an_input()
+    network, x = a_network(), an_input(rows)
     expected = run(network, x)
+    direct = network._direct  # pyright: ignore[reportPrivateUsage]
+    assert by_interpreter == (direct is not None)
+    assert direct is None or direct.call.is_parallel
     bound = network.bind({network.get_inputs()[0].name: x.copy()})
 
     def is_right() -> bool:
         before = threading.active_count()
-        same = np.array_equal(bound.run()[0], expected) and np.array_equal(run(network, x), expected)
-        return same and threading.active_count() == before + THREADS - 1
+        results = [run(network, x), bound.run()[0], run(network, x), run(network, x)]
+        same = all(np.array_equal(result, expected) for result in results)
+        is_direct = direct is None or direct.run({network.get_inputs()[0].name: x}) is not None
+        return same and is_direct and threading.active_count() == before + THREADS - 1
 
     child_of_fork(is_right)
 
@@ -127,7 +132,8 @@ def ends(count: int, callers: int = 3) -> None:
 
 
 SCENARIOS: Mapping[str, Callable[[], None]] = {
-    "forks": forks,
+    "forks": lambda: forks(2000, by_interpreter=False),
+    "forks of short calls": lambda: forks(60, by_interpreter=True),
     "fork": lambda: pool_of("fork"),
     "spawn": lambda: pool_of("spawn"),
     "few ends": lambda: ends(4),

@@ -23,7 +23,7 @@ def run(cache: Path, *scenarios: str) -> None:
 def test_children_of_a_process_with_threads_run_its_networks_and_interpreters_end_while_calls_run(
     tmp_path: Path,
 ) -> None:
-    run(tmp_path, "forks", "fork", "few ends")
+    run(tmp_path, "forks", "forks of short calls", "fork", "few ends")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -97,6 +98,14 @@ def run(parallel: Callable[[int, int], None], phases: Phases) -> None:
     loaded.functions["run"](address_of(frame))
 
 
+def claimed_items(claim: int, member: int, *, meets: bool = True) -> range:
+    """What a thread gets of a phase, behind which threads meet or do not."""
+    words = words_at(member, Member.word_count)
+    words[Member.meets] = meets
+    first: int = CLAIM(claim)(member, ITEMS)
+    return range(first, first + int(words[Member.held]))
+
+
 @pytest.mark.parametrize("late", range(THREADS))
 def test_a_thread_that_comes_amid_the_phases_spoils_nothing(late: int) -> None:
     """A thread makes what all need, and copies for itself what it reads of it, as kernels do; another comes late."""
@@ -119,12 +128,7 @@ def test_a_thread_that_comes_amid_the_phases_spoils_nothing(late: int) -> None:
         thread.join()
 
     def phases(everybodys: Array, own: Array, claim: int, member: int) -> None:
-        def items() -> range:
-            first: int = CLAIM(claim)(member, ITEMS)
-            held = int(words_at(member, Member.word_count)[Member.held])
-            return range(first, first + held)
-
-        while claimed := items():
+        while claimed := claimed_items(claim, member):
             for item in claimed:
                 everybodys[item] = item + 1
         is_late = numbers[threading.get_ident()] == late
@@ -135,9 +139,59 @@ def test_a_thread_that_comes_amid_the_phases_spoils_nothing(late: int) -> None:
             may_come.set()
             has_come.wait(60)
             copies.extend(own)
-        while claimed := items():
+        while claimed := claimed_items(claim, member):
             results.extend(everybodys[claimed.start : claimed.stop])
 
     run(parallel, phases)
     assert has_come.is_set()
     assert copies == sorted(results) == list(range(1, ITEMS + 1))
+
+
+@pytest.mark.parametrize("first", range(THREADS))
+def test_a_thread_begins_with_its_share_and_then_does_what_others_have_not_begun(first: int) -> None:
+    done = list[int]()
+
+    def parallel(function: int, memory: int) -> None:
+        for number in (first, 1 - first):
+            JOIN(function)(memory, number)
+
+    def phases(_everybodys: Array, _own: Array, claim: int, member: int) -> None:
+        while claimed := claimed_items(claim, member):
+            done.extend(claimed)
+
+    run(parallel, phases)
+    shares = [*range(ITEMS // 2)], [*range(ITEMS // 2, ITEMS)]
+    assert done == [*shares[first], *shares[1 - first]]
+
+
+def test_a_phase_begins_when_the_one_before_is_done_though_threads_did_not_meet_behind_it() -> None:
+    """One thread stays in an item of the first phase; the other goes on, and gets none of the second one until then."""
+    has_claimed, has_gone_on = threading.Event(), threading.Event()
+    seen, results = list[int](), list[int]()
+
+    def parallel(function: int, memory: int) -> None:
+        slow = threading.Thread(target=lambda: JOIN(function)(memory, 1))
+        slow.start()
+        has_claimed.wait(60)
+        JOIN(function)(memory, 0)
+        slow.join()
+
+    def phases(everybodys: Array, _own: Array, claim: int, member: int) -> None:
+        is_slow = int(words_at(member, Member.word_count)[Member.place]) == 1
+        while claimed := claimed_items(claim, member, meets=False):
+            if is_slow and not has_claimed.is_set():
+                has_claimed.set()
+                has_gone_on.wait(60)
+                time.sleep(0.1)
+            for item in claimed:
+                everybodys[item] = item + 1
+        if not is_slow:
+            seen.extend(everybodys)
+            has_gone_on.set()
+        while claimed := claimed_items(claim, member, meets=False):
+            results.extend(everybodys)
+
+    run(parallel, phases)
+    assert 0 in seen
+    assert results
+    assert set(results) == set(range(1, ITEMS + 1))
