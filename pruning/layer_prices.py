@@ -21,7 +21,7 @@ from xdsl.dialects.builtin import ModuleOp
 from ..dialect.ops.constants import SparseConstantOp
 from ..kernels.dense_convolutions import dense_image_us
 from ..kernels.dense_work import dense_us, runtime_us
-from ..kernels.image_prices import COPIED_US, MOVED_US, image_shares
+from ..kernels.image_prices import COPIED_US, MOVED_US, image_shares, machine_of_images
 from ..kernels.machine import Machine
 from ..kernels.prediction import tiled_us
 from ..kernels.tile_widths import PIXELS, image_tiles, image_widths
@@ -207,7 +207,8 @@ class LayerPrices:
         number, values, _, places = self._call.images[layer.name]
         tiles = partial(image_tiles, prod(places[:-1]), places[-1])
         widths = image_widths(tiles, self._machine.lanes)
-        times = {one: tiled_us(connections, one, tiles(one), self._machine).values() for one in widths}
+        reading = machine_of_images(self._machine)
+        times = {one: tiled_us(connections, one, tiles(one), reading).values() for one in widths}
         us, width = min((tiles(one) * min(some), one) for one, some in times.items())
         shares = image_shares(self._machine)
         if layer.window is not None and prod(layer.window.kernel) > 1:

@@ -18,7 +18,7 @@ from ...kernels.dense_convolutions import Axis, dense_image_us
 from ...kernels.dense_work import dense_us
 from ...kernels.families import block_counts
 from ...kernels.formats.dense_outputs import PANEL
-from ...kernels.image_prices import image_shares
+from ...kernels.image_prices import image_shares, machine_of_images
 from ...kernels.machine import Machine
 from ...kernels.prediction import tiled_us
 from ...kernels.tile_widths import PIXELS
@@ -46,10 +46,10 @@ def choose_for_convolutions(
     if not convolutions:
         return
     layers, loop_bytes = layers_of([conv.weight for conv in convolutions]), sum(map(_dense_bytes, convolutions))
-    product = dense_us(PIXELS, machine)
+    product, reading = dense_us(PIXELS, machine), machine_of_images(machine)
     for conv, layer in zip(convolutions, layers, strict=True):
         priced = replace(layer, rounded=rounds or conv.is_rounded)
-        conv.kernel = _kernel(conv, priced, machine, wanted.get(node_key(conv)))
+        conv.kernel = _kernel(conv, priced, reading, wanted.get(node_key(conv)))
         conv.dense_us = FloatAttr(_dense_us(conv, product, loop_bytes, machine), f64)
 
 

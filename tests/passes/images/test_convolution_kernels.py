@@ -8,6 +8,7 @@ from redpebble.dialect.attributes.window import WindowAttr
 from redpebble.dialect.ops.constants import ConstantOp
 from redpebble.dialect.ops.images import Conv2dOp
 from redpebble.dialect.tensors import DYNAMIC, f32_tensor
+from redpebble.kernels.image_prices import IMAGE_SHARES
 from redpebble.kernels.machine import Machine
 from redpebble.passes.images.convolution_kernels import choose_for_convolutions
 
@@ -44,3 +45,27 @@ def test_weights_that_leave_the_caches_between_two_images_are_read_anew() -> Non
     far_dense, far_ours = times(1 << 20, 1 << 21)
     assert far_dense > 5 * dense
     assert far_ours > 1.2 * ours
+
+
+@pytest.mark.parametrize("is_far", [False, True])
+def test_sums_hide_a_part_of_the_time_to_read_sparse_weights(monkeypatch: pytest.MonkeyPatch, *, is_far: bool) -> None:
+    """Where they come from beyond the second-level cache, and of sparse convolutions alone."""
+    weight = np.random.default_rng(0).standard_normal((512, 512)).astype(np.float32)
+    weight[np.random.default_rng(1).random((512, 512)) < 0.8] = 0
+    machine = Machine(prices="emerald_rapids", l2_bytes=1 << 20 if is_far else 1 << 28, l3_bytes=1 << 29)
+
+    def times() -> tuple[float, float]:
+        x = Block(arg_types=[f32_tensor((DYNAMIC, 512, 2, 2))]).args[0]
+        convs = [Conv2dOp(x, ConstantOp(weight).results[0], None, WindowAttr((1, 1))) for _ in range(8)]
+        choose_for_convolutions(convs, machine)
+        assert convs[0].dense_us is not None
+        assert convs[0].kernel is not None
+        return convs[0].dense_us.value.data, convs[0].kernel.predicted[16]
+
+    dense, ours = times()
+    shares = IMAGE_SHARES["emerald_rapids"]
+    assert shares.weights < 1
+    monkeypatch.setitem(IMAGE_SHARES, "emerald_rapids", shares._replace(weights=1.0))
+    dense_alike, not_hidden = times()
+    assert dense_alike == dense
+    assert not_hidden > 1.05 * ours if is_far else not_hidden == ours
