@@ -14,11 +14,12 @@ every layer, and meet in between. A layer is cut where its shares have about as 
 unless that costs more than it saves. The times of layers are those of their kernels; to them come rows transposed into
 columns and back, features that another thread has just written, which come slowly, and meetings. They were measured on
 two cores whose second-level caches are their own. Layers on codes are cut when they are packed, by the work of their
-panels.
+panels. Of rows whose number is known one thread uses some widths only, and the others are dropped.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -36,11 +37,12 @@ from ...dialect.ops.constants import SparseConstantOp
 from ...dialect.ops.layers import LinearOp
 from ...dialect.ops.tile import TileOp, chain_in
 from ...dialect.ops.tile_chain import CodeChain
-from ...dialect.tensors import shape_of
+from ...dialect.tensors import DYNAMIC, shape_of
 from ...kernels.byte_times import FORMS
 from ...kernels.families import FAMILIES
 from ...kernels.family import SHARE
 from ...kernels.tile_costs import BARRIER_US, FETCH_US, REDUCED_US, boundary_us, unknown_layer_us
+from ...kernels.tile_widths import tiles_of
 from ...sparse.csr import CscMatrix
 from ..analysis.layer_times import kernel_us, rows_at
 from ..analysis.tile_features import features_of
@@ -74,6 +76,8 @@ class ShareTiles(ModulePass):
                 self._share(tile)
             else:
                 self._share_codes(tile, chain)
+            if self.threads == 1:
+                _drop_unused_widths(tile)
 
     def _share_codes(self, tile: TileOp, chain: CodeChain) -> None:
         """Let threads do a few rows of codes together, where that is predicted to take less time than by one."""
@@ -135,6 +139,18 @@ class ShareTiles(ModulePass):
         comes_in = isinstance(op.x, BlockArgument)
         fetched = 0.0 if comes_in else others * FETCH_US * features_of(op.x) * width
         return others * _linear_us(op, width, of_rows=of_rows) - fetched - BARRIER_US
+
+
+def _drop_unused_widths(tile: TileOp) -> None:
+    """Leave only the widths that one thread cuts the rows of a tile into, where these are known: others take code."""
+    leading, schedule = shape_of(tile.inputs[0])[:-1], tile.schedule
+    rows = prod(leading)
+    if DYNAMIC in leading or not rows:
+        return
+    used = {one.width for one in tiles_of(schedule.least_rows, rows)}
+    widths = [width for width in schedule.widths if width in used]
+    serial_us = {width: time for width, time in schedule.serial.items() if width in used}
+    tile.schedule = ScheduleAttr(widths, serial=serial_us)
 
 
 def _boundary_features(tile: TileOp) -> int:
