@@ -1,7 +1,8 @@
-"""Quality of the zoo's sentence encoders against milliseconds and bytes, and the table of docs/sentence-encoders.md.
+"""Quality of the zoo's sentence encoders against milliseconds and bytes, and the tables of docs/sentence-encoders.md.
 
-`python -m redpebble.bench.results.quality_plot [--size 1x128]` reads models/sentences/cards.json and measured.json,
-writes docs/pictures/sentence-encoders.svg, and puts the table into the page.
+`python -m redpebble.bench.results.quality_plot [--size 1x128]` reads models/sentences/cards.json and the measurements
+of two CPUs, measured.json and measured_amx.json, writes docs/pictures/sentence-encoders.svg and
+sentence-encoders-amx.svg, and puts the tables into the page.
 """
 
 import json
@@ -22,9 +23,13 @@ from .plots import COLORS, GREY, STYLE
 ROOT: Final = Path(__file__).parents[2]
 SENTENCES: Final = ROOT / "models" / "sentences"
 PAGE: Final = ROOT / "docs" / "sentence-encoders.md"
-PICTURE: Final = ROOT / "docs" / "pictures" / "sentence-encoders.svg"
+PICTURES: Final = ROOT / "docs" / "pictures"
 
 ENCODERS: Final = PageTable("sentence encoders", ("encoder", "runs by"), PAGE, of_machine=False)
+WITH_TILES: Final = PageTable("sentence encoders with AMX", ("encoder", "runs by"), PAGE, of_machine=False)
+
+RUNS: Final = {"": ENCODERS, "amx": WITH_TILES}
+"""The end of the names of a CPU's measurements and picture -> its table."""
 
 LABELS: Final = {
     "dense": "6 layers",
@@ -39,6 +44,13 @@ LABELS: Final = {
     "minilm_3x70": "3 x 70 %",
 }
 """Ends of names that say by what an encoder runs are left out."""
+
+
+TICKS: Final = (3, 4, 5, 7, 10, 15, 20, 30, 40, 60, 80)
+"""Milliseconds that have numbers in pictures, as far as they are in them."""
+
+LEAST_WHOLE: Final = 20
+"""Milliseconds from which on tables have no tenths."""
 
 
 class Series(NamedTuple):
@@ -98,11 +110,16 @@ def figure_of(cards: Mapping[str, Any], measured: Mapping[str, Any], size: str) 
         for axes, part in ((neighbours, "nn"), (cosine, "cos")):
             _draw(axes, series, points, "ms", part)
         _draw(stored, series, [p for p in points if 0 < p.megabytes < 30], "megabytes", "nn")
+    times = [point.ms for series in SERIES for point in points_of(series, cards, measured, size)]
     batch, length = size.split("x")
     for axes in (neighbours, cosine):
         axes.set_xlabel(f"ms, {batch} x {length} tokens, one thread")
-        axes.margins(x=0.12)
-        axes.set_xlim(left=0)
+        # times of eight bits and of floats are a factor apart; names stand at the left of the fastest
+        axes.set_xscale("log")
+        axes.set_xlim(left=0.7 * min(times), right=1.3 * max(times))
+        ticks = [tick for tick in TICKS if 0.7 * min(times) < tick < 1.3 * max(times)]
+        axes.set_xticks(ticks, map(str, ticks))
+        axes.minorticks_off()
     stored.set_xlabel("MB stored in the zoo")
     stored.set_xlim(left=0)
     neighbours.set_title("same nearest neighbour as dense, %", loc="left", fontsize=10)
@@ -136,7 +153,7 @@ def table_of(cards: Mapping[str, Any], measured: Mapping[str, Any], sizes: Seque
         for point in points_of(series, cards, measured, sizes[0]):
             key = point.name + series.ending
             name = point.name if point.name in cards else "all-MiniLM-L6-v2"
-            times = " | ".join(f"{measured[key][size]['min_ms']:.0f}" for size in sizes)
+            times = " | ".join(_milliseconds(measured[key][size]["min_ms"]) for size in sizes)
             way = series.label.rpartition(", ")[2]
             ratio = f"{dense / point.ms:.2f}x"
             megabytes = f"{point.megabytes:.1f}" if point.name in cards and not series.ending else ""
@@ -148,12 +165,20 @@ def table_of(cards: Mapping[str, Any], measured: Mapping[str, Any], sizes: Seque
     return head + "|---" * (7 + len(sizes)) + "|\n" + "".join(row for _, row in sorted(rows))
 
 
+def _milliseconds(ms: float) -> str:
+    return f"{ms:.0f}" if ms >= LEAST_WHOLE else f"{ms:.1f}"
+
+
 def main(size: Annotated[str, typer.Option(help="Texts and tokens of the picture.")] = "1x128") -> None:
-    """Draw the picture, and write the table."""
-    cards, measured = (json.loads((SENTENCES / f"{name}.json").read_text()) for name in ("cards", "measured"))
-    with mpl.rc_context(STYLE):
-        write_text(PICTURE, svg_of(figure_of(cards, measured, size)))
-    ENCODERS.write(table_of(cards, measured, ("1x128",)).splitlines())
+    """Draw the pictures, and write the tables."""
+    cards = json.loads((SENTENCES / "cards.json").read_text())
+    for cpu, table in RUNS.items():
+        ending = f"_{cpu}" if cpu else ""
+        measured = json.loads((SENTENCES / f"measured{ending}.json").read_text())
+        with mpl.rc_context(STYLE):
+            picture = PICTURES / f"sentence-encoders{ending.replace('_', '-')}.svg"
+            write_text(picture, svg_of(figure_of(cards, measured, size)))
+        table.write(table_of(cards, measured, ("1x128", "8x128") if cpu else ("1x128",)).splitlines())
 
 
 if __name__ == "__main__":
