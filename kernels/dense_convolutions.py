@@ -8,6 +8,10 @@ Its kernels hold the sums of up to six pixels of a line in registers, and read a
 A pixel at an edge, for which part of the window lies outside, is computed alone, by the taps that are inside. A weight
 that is read for one pixel alone takes as long as two or three products. A line needs all weights again, mostly from the
 second-level cache. What comes from beyond it is waited for: few sums are under way at once.
+
+Layers of 3 x 3 taps, 64 to 512 channels and 2 to 28 pixels a side take what is predicted on Emerald Rapids within 12 %
+in the mean (30 % by products alone, which are too few of few pixels); 1 x 1 and 3 x 3 taps with 64 to 512 channels and
+56 to 7 pixels a side on Zen 5 are within 7 % (25 %).
 """
 
 from collections.abc import Sequence

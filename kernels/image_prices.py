@@ -65,12 +65,12 @@ class ImageShares(NamedTuple):
 
 IMAGE_SHARES: Final = {
     DEFAULT_PRICES: ImageShares(values=1.0, dense=0.8, taps=1.0, dense_taps=1.35),
-    "emerald_rapids": ImageShares(values=0.5, dense=0.85, taps=0.7, dense_taps=0.75, weights=0.5),
+    "emerald_rapids": ImageShares(values=0.5, dense=0.85, taps=0.9, dense_taps=0.6, weights=0.5),
     "zen5": ImageShares(values=0.3, dense=0.96, taps=0.75, dense_taps=0.92),
 }
 """Shares by the machine of the prices. On Emerald Rapids they were measured on chains of layers: dense ones of 64 to
-512 channels, 1 to 56 pixels a side, and 50 to 95 % zeros; depthwise ones of 9 and 25 taps, of which those of 7 x 7
-pixels take longer than that."""
+512 channels, 1 to 56 pixels a side, and 50 to 95 % zeros; depthwise ones of 9 and 25 taps and the largest of 9, of 14
+to 56 pixels a side, as parts of the time of the products beside them."""
 
 
 def image_shares(machine: Machine) -> ImageShares:
