@@ -72,9 +72,9 @@ class Team(Struct):
 
 TEAM_WORDS: Final = 2 * LINE
 
-PATIENCE: Final = 2000
-"""Looks at a flag before a thread of a team sleeps in naps: a tenth of a millisecond or so. With 256, threads slept
-amid steps that had both cores."""
+PATIENCE: Final = 10_000
+"""Looks at a flag before a thread of a team sleeps in naps: a tenth of a millisecond or more. With 2000, threads slept
+amid steps that had both cores, where one was slower than the other."""
 
 LOSS: Final = 1 / 16
 """Share of the time that other programs may cost: after a loss, steps are done by one thread for so much longer."""
