@@ -31,6 +31,9 @@ SUM_STRIDE: Final = FLOAT_BYTES * PANEL_OUTPUTS
 
 TILE_SCRATCH_BYTES: Final = len(CONFIGURATION) + ROWS * SUM_STRIDE
 
+BLOCK_TILES: Final = 2
+"""Tiles of rows, and of outputs, of a block."""
+
 END_ROWS: Final = 4
 """Rows whose ends are worked on at once."""
 
@@ -74,12 +77,14 @@ def tile_layer(code: Code, end: LayerEnd, stride: int) -> ir.Function:
             output, groups = before // row_blocks * PANEL_OUTPUTS, done // END_ROWS
             products.clear()
             with loop(count.larger(groups)) as turn:
-                with when(turn < count):
-                    products.add(begin + turn)
-                with when(turn < groups):
-                    ends.emit(turn * END_ROWS, END_ROWS, summed, output)
+                for half in range(BLOCK_TILES):
+                    with when(turn < count):
+                        products.add(begin + turn, half)
+                    with when(turn < groups):
+                        ends.emit(turn * END_ROWS, END_ROWS, summed, output, half)
             with loop(done - groups * END_ROWS) as more:
-                ends.emit(groups * END_ROWS + more, 1, summed, output)
+                for half in range(BLOCK_TILES):
+                    ends.emit(groups * END_ROWS + more, 1, summed, output, half)
             with when(is_block):
                 products.store(ends.sums)
         tiles.release()
@@ -103,19 +108,22 @@ class _Products:
         for tile in range(4):
             self.tiles.clear(tile)
 
-    def add(self, step: Number) -> None:
-        """Emit the products of 64 inputs."""
-        tiles = self.tiles
-        inputs, weights = self.x.after(self.packed.places[step]), self.packed.weights.after(2 * TILE_BYTES * step)
-        tiles.load(4, inputs, self.stride)
-        tiles.load(6, weights, TILE_INPUTS)
-        tiles.load(7, weights.after(TILE_BYTES), TILE_INPUTS)
-        tiles.multiply_bytes(0, 4, 6)
-        tiles.multiply_bytes(1, 4, 7)
-        with when(self.is_wide):
-            tiles.load(5, inputs.after(TILE_ROWS * self.stride), self.stride)
-            tiles.multiply_bytes(2, 5, 6)
-            tiles.multiply_bytes(3, 5, 7)
+    def add(self, step: Number, half: int) -> None:
+        """Emit the products of 64 inputs in the first 16 rows, which load the weights, or in the others."""
+        inputs = self.x.after(self.packed.places[step]).after(half * TILE_ROWS * self.stride)
+        if half:
+            with when(self.is_wide):
+                self._multiply(inputs, half)
+            return
+        weights = self.packed.weights.after(2 * TILE_BYTES * step)
+        self.tiles.load(6, weights, TILE_INPUTS)
+        self.tiles.load(7, weights.after(TILE_BYTES), TILE_INPUTS)
+        self._multiply(inputs, half)
+
+    def _multiply(self, inputs: Bytes, half: int) -> None:
+        self.tiles.load(4 + half, inputs, self.stride)
+        self.tiles.multiply_bytes(2 * half, 4 + half, 6)
+        self.tiles.multiply_bytes(2 * half + 1, 4 + half, 7)
 
     def store(self, sums: Bytes) -> None:
         """Emit the writing of rows of sums."""
@@ -136,14 +144,11 @@ class _Ends(NamedTuple):
     y: Strided
     outputs: Number
 
-    def emit(self, row: Number, count: int, first: Number, output: Number) -> None:
-        """Emit the ends of some rows of the sums, whose block begins at a row and an output."""
-        self._half(row, count, self.y.row(first + row), output, 0)
-        with when(output + TILE_ROWS < self.outputs):
-            self._half(row, count, self.y.row(first + row), output + TILE_ROWS, TILE_INPUTS)
-
-    def _half(self, row: Number, count: int, y: Strided, output: Number, offset: int) -> None:
-        place = self.sums.after(row * SUM_STRIDE).after(offset)
+    def emit(self, row: Number, count: int, first: Number, output: Number, half: int) -> None:
+        """Emit the ends of half of the outputs for some rows of the sums, whose block begins at a row and an output."""
+        place, lanes = self.sums.after(row * SUM_STRIDE).after(half * TILE_INPUTS), self.end.lanes
         places = [place.after(SUM_STRIDE * one).cast(Ints) for one in range(count)]
-        lanes = self.end.lanes
-        self.end.emit([load_ints(lanes, one, lanes.size) for one in places], y, output)
+        start = output + half * TILE_ROWS
+        with when(start < self.outputs):
+            sums = [load_ints(lanes, one, lanes.size) for one in places]
+            self.end.emit(sums, self.y.row(first + row), start)
