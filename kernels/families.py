@@ -7,6 +7,7 @@ from typing import Final
 from .family import KernelFamily
 from .formats import (
     bfloat_pairs,
+    bfloat_tiles,
     code_bits,
     code_bytes,
     code_halves,
@@ -35,6 +36,7 @@ _ALL: Final = (
     sparse_rows.FAMILY,
     gathered_panels.FAMILY,
     bfloat_pairs.FAMILY,
+    bfloat_tiles.FAMILY,
     lookup_halves.FAMILY,
     code_slots.FAMILY,
     code_bits.FAMILY,

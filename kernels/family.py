@@ -142,8 +142,8 @@ class KernelFamily:
     or groups of inputs to integers of eight bits, for weights that are codes; empty where nothing."""
     code_bits: int = 4
     """Bits of the codes that it reads, where it rounds groups."""
-    places_bytes: bool = False
-    """Whether its code needs instructions that place bytes by a mask and multiply them: see `Machine.places_bytes`."""
+    needs: Literal["", "places_bytes", "bfloat_tiles"] = ""
+    """The property of a `Machine` without which its code does not run; empty for none."""
     block_rule: BlockRule | None = None
     """The rule by which it cuts inputs into blocks, if it does."""
     prices: Mapping[int, tuple[float, ...]] = field(default_factory=dict[int, tuple[float, ...]])

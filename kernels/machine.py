@@ -55,6 +55,8 @@ class Machine:
     """Whether it has instructions that place bytes by a mask (VBMI2) and add products of bytes (VNNI), 64 at once."""
     multiplies_tiles: bool = False
     """Whether it has instructions that multiply tiles of bytes (AMX)."""
+    bfloat_tiles: bool = False
+    """Whether it has instructions that multiply tiles of bfloat16 (AMX)."""
     examples: Examples = field(default_factory=Examples)
     """Layers on which kernels were measured, which correct what is predicted of those nearby."""
 
@@ -115,6 +117,7 @@ class MachineOptions:
     bfloat: bool = Machine.bfloat
     places_bytes: bool = Machine.places_bytes
     multiplies_tiles: bool = Machine.multiplies_tiles
+    bfloat_tiles: bool = Machine.bfloat_tiles
     examples: tuple[str, ...] = ()
     """Layers that were measured on the machine, see `Examples`."""
 
@@ -132,5 +135,5 @@ class MachineOptions:
         """
         sizes = (self.l1_bytes, self.l2_bytes, self.l3_bytes)
         reading = (self.l3_ns, self.dram_ns)
-        rest = self.prices, self.shared_bytes, self.bfloat, self.places_bytes, self.multiplies_tiles
-        return Machine(self.lanes, *sizes, *reading, *rest, Examples(self.examples))
+        can = self.bfloat, self.places_bytes, self.multiplies_tiles, self.bfloat_tiles
+        return Machine(self.lanes, *sizes, *reading, self.prices, self.shared_bytes, *can, Examples(self.examples))

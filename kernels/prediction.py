@@ -41,7 +41,7 @@ def candidates(layer: Layer, width: int, machine: Machine) -> tuple[str, ...]:
         and layer.stored in family.stored
         and layer.inputs <= family.most_inputs
         and _may_round(family, layer, machine)
-        and (machine.places_bytes or not family.places_bytes)
+        and (not family.needs or getattr(machine, family.needs))
         and _prices(family, machine)
     )
 

@@ -48,6 +48,7 @@ PRICES: Final[Mapping[str, Mapping[int, Mapping[str, tuple[float, ...]]]]] = {
             "strips": (4.16, 0.204, 0.342, 0.0638, 6.23, 2.04, 0.00132, 2.25),
             "sparse_rows": (0.0, 0.802, 0.18, 0.5, 0.00199, 2.5),
             "bfloat_pairs": (0.0, 1.23, 0.0, 0.0791, 0.0, 1.17, 0.00171, 2.5),
+            "bfloat_tiles": (0.0, 22.6, 18.5, 52.2, 1.25),
         },
         8: {
             "dense_outputs": (0.224, 0.183, 1.75),

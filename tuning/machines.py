@@ -89,6 +89,7 @@ def _with_instructions(machine: Machine, target: CpuTarget) -> Machine:
         bfloat=target.has_bfloat,
         places_bytes=target.places_bytes,
         multiplies_tiles=target.multiplies_tiles,
+        bfloat_tiles=target.multiplies_bfloat_tiles,
     )
 
 

@@ -162,7 +162,7 @@ FAMILY = KernelFamily(
     lanes=(16,),
     rounds="groups",
     row_major=True,
-    places_bytes=True,
+    needs="places_bytes",
     # of 4096 x 4096 at 1, 8 and 128 rows on a Xeon (Emerald Rapids) that others used: upper ends
     prices={16: (0.35, 0.36, 0.8, 0.8, 0.75, 0.7)},
 )

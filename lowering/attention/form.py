@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 from xdsl.ir import Operation, SSAValue
 
 from ...dialect.ops.attention import Attention, Roundings
-from ...dialect.ops.tile import chain_in
+from ...dialect.ops.layers import LinearOp
+from ...dialect.ops.quantized_layers import BFLOAT
+from ...dialect.ops.tile import TileOp, chain_in
 from ..cpu_target import CpuTarget
 from ..llvm.matrix_tiles import ROWS as TILE_ROWS
 from ..llvm.values import ALIGNMENT, FLOAT_BYTES
@@ -53,8 +55,8 @@ class AttentionForm:
     nan_as_zero: bool
     has_past: bool
     roundings: Roundings
-    of_codes: bool = False
-    """Whether queries, keys and values are results of layers on codes, so that 16 bits of each are enough."""
+    is_rounded: bool = False
+    """Whether queries, keys and values are results of layers on codes or bfloat16, so that 16 bits are enough."""
 
     @staticmethod
     def of(op: Attention) -> "AttentionForm":
@@ -62,9 +64,9 @@ class AttentionForm:
         weighting = op.weighting
         flags = op.mask is not None, weighting.causal, weighting.nan_as_zero, bool(op.past)
         sizes_fit = op.key_size % DEPTH == 0 and op.value_size % TILE_ROWS == 0 and op.value_size <= MOST_FEATURES
-        of_codes = sizes_fit and not op.past and not any(weighting.roundings)
-        of_codes = of_codes and all(_is_of_codes(value) for value in (op.q, op.k, op.v))
-        return AttentionForm(op.key_size, op.value_size, weighting.scale, *flags, weighting.roundings, of_codes)
+        is_rounded = sizes_fit and not op.past and not any(weighting.roundings)
+        is_rounded = is_rounded and all(_is_rounded(value) for value in (op.q, op.k, op.v))
+        return AttentionForm(op.key_size, op.value_size, weighting.scale, *flags, weighting.roundings, is_rounded)
 
     @property
     def biased(self) -> bool:
@@ -79,12 +81,12 @@ class AttentionForm:
 
     def in_tiles(self, target: CpuTarget) -> bool:
         """Return whether products are those of tiles."""
-        return self.of_codes and target.multiplies_bfloat_tiles
+        return self.is_rounded and target.multiplies_bfloat_tiles
 
     @property
     def most_keys(self) -> int:
         """Keys of a block."""
-        most = MOST_KEYS // DEPTH * DEPTH if self.of_codes else MOST_KEYS
+        most = MOST_KEYS // DEPTH * DEPTH if self.is_rounded else MOST_KEYS
         return ROUNDED_KEYS if self.rounds_weights else most
 
     def most_blocks(self, width: int) -> int:
@@ -107,14 +109,19 @@ class AttentionForm:
         numbers = [self.scale, *(number for some in self.roundings for one in some for number in one.values)]
         scale = "_".join(number.hex() for number in numbers).replace(".", "_").replace("-", "m").replace("+", "p")
         known = {"m": self.masked, "c": self.causal, "n": self.nan_as_zero, "p": self.has_past}
-        known["b"] = self.of_codes
+        known["b"] = self.is_rounded
         flags = "".join(letter for letter, is_set in known.items() if is_set)
         rounded = "".join(f"{letter}{len(some)}" for letter, some in zip("psw", self.roundings, strict=True) if some)
         return f"{self.key_size}_{self.value_size}_{scale}_{flags}{rounded}"
 
 
-def _is_of_codes(value: SSAValue) -> bool:
-    return isinstance(value.owner, Operation) and chain_in(value.owner) is not None
+def _is_rounded(value: SSAValue) -> bool:
+    op = value.owner
+    if isinstance(op, TileOp):
+        made = op.yielded[op.results.index(value)].owner
+        if isinstance(made, LinearOp) and made.precision is not None and made.precision.data == BFLOAT:
+            return True
+    return isinstance(op, Operation) and chain_in(op) is not None
 
 
 class Registers(NamedTuple):
@@ -155,12 +162,12 @@ class BufferOffsets(NamedTuple):
     def of(form: AttentionForm, width: int) -> "BufferOffsets":
         """Return the offsets for blocks of `width` queries."""
         blocks = form.most_blocks(width)
-        copied = form.most_keys if blocks > 1 or form.of_codes else 0
+        copied = form.most_keys if blocks > 1 or form.is_rounded else 0
         sizes = (
             form.score_rows * width,
             copied * form.key_size,
             copied * form.value_size,
-            form.most_keys * width if form.of_codes else 0,
+            form.most_keys * width if form.is_rounded else 0,
             blocks * BlockOffsets.of(form, width).end,
         )
         return BufferOffsets(*_starts(sizes))
@@ -193,7 +200,7 @@ class BlockOffsets(NamedTuple):
     @staticmethod
     def of(form: AttentionForm, width: int) -> "BlockOffsets":
         """Return the offsets for a block of `width` queries."""
-        tiles = form.key_size if form.of_codes else 0
+        tiles = form.key_size if form.is_rounded else 0
         return BlockOffsets(*_starts([rows * width for rows in (form.key_size, form.value_size, 1, 1, 1, tiles, 1)]))
 
 

@@ -14,8 +14,9 @@ Layers of sparse networks alone, convolutions as well: what computes by connecti
 their inputs by the layers. What was found is written on the module, and reports show it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 
 import numpy as np
 from typing_extensions import override
@@ -32,9 +33,11 @@ from ...dialect.ops.quantized_layers import BFLOAT
 from ...dialect.ops.sparse_network import SparseNetworkOp
 from ...dialect.provenance import node_name
 from ...foundation.bfloat import rounded_to_bfloat
+from ...kernels.formats import bfloat_tiles
 from ...kernels.machine import Machine, MachineOptions
 from ...kernels.measured.neighbours import Examples
 from ...kernels.tile_widths import PIXELS, WIDTHS, time_of_rows
+from ...kernels.work import Layer, Tile
 from ...sparse.csr import CscMatrix
 from ..analysis.block_choices import LayerTimes, with_blocks
 from ..analysis.layer_costs import layers_of
@@ -48,7 +51,18 @@ ROUNDED: Final = "pebble.rounded"
 WORTH_ROUNDING: Final = 0.9
 """Time of a rounded layer over that of the layer as it was, below which it is rounded: bits are lost for good."""
 
+WORTH_TILES: Final = 0.7
+"""The same where tiles do it: near the size of a cache, and in convolutions, they take up to a third longer than is
+predicted."""
+
 NO_INSTRUCTIONS: Final = "this CPU has no instructions for it (avx512_bf16, or bf16 on ARM)"
+
+
+class Sides(NamedTuple):
+    """A layer among others as they are, and one that may be rounded among others that may."""
+
+    plain: Layer
+    rounded: Layer
 
 
 @dataclass(frozen=True)
@@ -74,25 +88,30 @@ class RoundLayers(MachineOptions, ModulePass):
         networks = [one for one in op.walk() if isinstance(one, SparseNetworkOp)]
         layers = [one for network in networks for one in network.walk() if _is_sparse(one)]
         obstacle = self.obstacle or ("" if self.bfloat else NO_INSTRUCTIONS)
-        left = [obstacle] * bool(obstacle) or [text for layer in layers if (text := self._left(layer))]
+        known = _layers_beside(layers, self.machine)
+        left = [obstacle] * bool(obstacle) or [
+            text for one in zip(layers, known, strict=True) if (text := self._left(*one))
+        ]
         count = 0 if obstacle else len(layers) - len(left)
         some = f"{count} of {len(layers)} sparse layers compute with bfloat16"
         op.attributes[ROUNDED] = StringAttr("; ".join([some, *left]))
         erase_unused(op.body)
 
-    def _left(self, op: LinearOp | Conv2dOp) -> str:
+    def _left(self, op: LinearOp | Conv2dOp, sides: Sides) -> str:
         """Round a layer that gains; return the reason why another one is left as it is."""
         assert isinstance(op.weight.owner, SparseConstantOp)
-        (layer,) = layers_of([op.weight])
+        layer, rounded = sides
         # no kernel that rounds was measured on the examples: they would correct the others alone
         machine, rows, unit = replace(self.machine, examples=Examples()), self.rows or WIDTHS[-1], "rows"
         if isinstance(op, Conv2dOp):
             rows, unit = PIXELS, "pixels"
         _, before = with_blocks(layer, {}, machine, {})
-        rounded, after = with_blocks(replace(layer, rounded=True), {}, machine, {})
+        rounded, after = with_blocks(rounded, {}, machine, {})
         where = f"{node_name(op) or op.name} ({layer.inputs} -> {layer.outputs})"
         share = _us(after, rows) / _us(before, rows)
-        if share > WORTH_ROUNDING:
+        by_family = after.predicted[WIDTHS[-1]]
+        is_by_tiles = min(by_family, key=lambda name: by_family[name]) == bfloat_tiles.FAMILY.name
+        if share > (WORTH_TILES if is_by_tiles else WORTH_ROUNDING):
             if isinstance(op, Conv2dOp):
                 # it was priced as if it were rounded
                 op.kernel = kernel_for(op.weight.owner.weight, layer, before, machine)
@@ -103,6 +122,26 @@ class RoundLayers(MachineOptions, ModulePass):
         _store(op, weight)
         op.kernel = kernel_for(weight, rounded, after, machine)
         return ""
+
+
+def _layers_beside(ops: Sequence[LinearOp | Conv2dOp], machine: Machine) -> list[Sides]:
+    """Return layers, linear ones each among all of these: a tile of columns passes one after the other.
+
+    Tiles of weights hold zeros, too, and may leave a cache that connections fit.
+    """
+    linear = [op for op in ops if isinstance(op, LinearOp)]
+    layers, tile = layers_of([op.weight for op in linear]), Tile(WIDTHS[-1], machine.lanes, machine.l1_bytes)
+    own = [bfloat_tiles.work(layer, tile).stream_bytes if machine.bfloat_tiles else 0.0 for layer in layers]
+    among = {
+        op: Sides(layer, replace(layer, rounded=True, other_bytes=max(layer.other_bytes, sum(own) - of_layer)))
+        for op, layer, of_layer in zip(linear, layers, own, strict=True)
+    }
+    return [among[op] if isinstance(op, LinearOp) else _alone(op) for op in ops]
+
+
+def _alone(op: Conv2dOp) -> Sides:
+    (layer,) = layers_of([op.weight])
+    return Sides(layer, replace(layer, rounded=True))
 
 
 def _is_sparse(op: Operation) -> TypeGuard[LinearOp | Conv2dOp]:

@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from xdsl.context import Context
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, SSAValue
 
 from redpebble.dialect.attributes.codes import CodesAttr
+from redpebble.dialect.attributes.kernels import KernelAttr
 from redpebble.dialect.ops.attention import AttentionOp, Heads, Weighting
 from redpebble.dialect.ops.constants import ConstantOp, SparseConstantOp
 from redpebble.dialect.ops.elementwise import ConvertOp
@@ -73,7 +75,7 @@ def test_results_are_those_of_double_precision(sizes: Sizes, weighting: Weightin
     module = function([*types, *([f32_tensor((DYNAMIC, 1, DYNAMIC, DYNAMIC))] if masked else [])], body)
     FormTiles().apply(Context(), module)
     forms = [AttentionForm.of(op) for op in module.walk() if isinstance(op, AttentionOp)]
-    assert [form.of_codes for form in forms] == [True]
+    assert [form.is_rounded for form in forms] == [True]
     net = native(module, _host(without), 1)
     rng = np.random.default_rng(1)
     for count in (1, 7, 33, 130, 200):
@@ -86,6 +88,36 @@ def test_results_are_those_of_double_precision(sizes: Sizes, weighting: Weightin
         feeds = {"x0": x, "x1": mask} if masked else {"x0": x}
         wanted = expected(sizes, weighting, arrays, mask if masked else None)
         np.testing.assert_allclose(net.run(None, feeds)[0], wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
+
+
+def test_attention_between_layers_of_bfloat16_is_by_tiles() -> None:
+    sizes, weighting = (2, 2, 32, 32), Weighting(0.2)
+    matrices = [(matrix / 256).astype(np.float32) for matrix in weights(sizes)]
+
+    def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
+        results: list[SSAValue] = []
+        for matrix in matrices:
+            constants = [
+                SparseConstantOp(CscMatrix.from_dense(matrix)),
+                ConstantOp(np.zeros(int(matrix.shape[1]), dtype=np.float32)),
+            ]
+            w, b = (constant.results[0] for constant in constants)
+            layer = LinearOp(arguments[0], w, b)
+            layer.precision, layer.kernel = StringAttr("bf16"), KernelAttr({1: "narrow_blocks"}, "by the test")
+            block.add_ops([*constants, layer])
+            results.append(layer.result)
+        q, k, v = results
+        attention = AttentionOp((q, k, v), None, Heads(2, 2), weighting)
+        block.add_op(attention)
+        return attention.results
+
+    module = function([f32_tensor((DYNAMIC, DYNAMIC, FEATURES))], body)
+    FormTiles().apply(Context(), module)
+    assert [AttentionForm.of(op).is_rounded for op in module.walk() if isinstance(op, AttentionOp)] == [True]
+    x = np.random.default_rng(1).standard_normal((2, 33, FEATURES), dtype=np.float32)
+    wanted = expected(sizes, weighting, [(x @ matrix).astype(np.float32) for matrix in matrices], None)
+    (found,) = native(module, host_target(), 1).run(None, {"x0": x})
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4 * np.abs(wanted).max())
 
 
 def _host(without: str) -> CpuTarget:
