@@ -56,7 +56,12 @@ TABLE: Final = PageTable(
 PROBE_ROWS: Final = 128
 """Rows of the calls by which two cores are held against one: long ones, beside which Python's lock takes little."""
 
-SPIN: Final = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+SPIN: Final = """import os, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+while os.getppid() == int(sys.argv[2]):
+    for _ in range(10_000): pass
+"""
+"""A program that keeps a core busy until its parent is gone."""
 
 
 def _without_spinning(path: Path) -> Loaded:
@@ -173,7 +178,7 @@ def _save_step(path: Path) -> None:
 @contextmanager
 def other_program(cpu: int) -> Generator[Callable[[signal.Signals], None]]:
     """Start a program that keeps a core busy, stopped at first; yields what sends it a signal."""
-    with subprocess.Popen([sys.executable, "-c", SPIN, str(cpu)]) as process:
+    with subprocess.Popen([sys.executable, "-c", SPIN, str(cpu), str(os.getpid())]) as process:
         process.send_signal(signal.SIGSTOP)
         try:
             yield process.send_signal
