@@ -2,10 +2,8 @@
 
 import hashlib
 import platform
-import threading
-from functools import cache
-from typing import Final
 
+from ..foundation.made_once import made_once
 from ..lowering.architectures import LINUX, host_name
 from ..lowering.calls.pool import EXPORTS, pool_module
 from ..lowering.cpu_target import CpuTarget
@@ -13,18 +11,10 @@ from .jit import MachineCode, emit_object, load_object
 from .store.cache import compiler_fingerprint, default_folder
 from .store.checked_file import kept
 
-_LOADING: Final = threading.Lock()
-"""Two threads whose first calls come at once would load a copy each, and `cache` would drop one that calls hold."""
 
-
+@made_once
 def call_code() -> MachineCode:
-    """Return the code; there is one copy in a process."""
-    with _LOADING:
-        return _loaded()
-
-
-@cache
-def _loaded() -> MachineCode:
+    """Return the code; there is one copy in a process, of which calls hold addresses."""
     digest = hashlib.sha256(compiler_fingerprint() + f"{host_name()} {platform.system()}".encode())
     return load_object(kept(default_folder() / f"calls-{digest.hexdigest()[:40]}.o", _object), EXPORTS)
 

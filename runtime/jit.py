@@ -11,6 +11,7 @@ from typing import Final
 
 from llvmlite import binding
 
+from ..foundation.made_once import made_once
 from ..lowering.architectures import LINUX, architecture_of, host_name, told_features
 from ..lowering.cpu_target import CpuTarget
 
@@ -92,7 +93,7 @@ def missing_features(target: CpuTarget) -> tuple[str, ...]:
     return tuple(feature for feature in needed if not host.get(feature, False))
 
 
-@cache
+@made_once
 def _jit() -> tuple[binding.LLJIT, Iterator[int]]:
     """Return the loader of objects, and numbers for their names; making a loader costs more than a load."""
     # JITLink: the older linker ends the process where code comes to lie far from its data, as in large models
