@@ -97,7 +97,7 @@ class ModelClock:
         for _ in range(MEASUREMENTS):
             found = interleave(calls, self._budget)
             original_us = found["original"].min_us
-            if original_us < fastest:
+            if 0 < original_us < fastest:
                 fastest, share = original_us, found["pruned"].min_us / original_us
             self.original_us = min(self.original_us, original_us)
             if original_us <= NOISY * self.original_us:

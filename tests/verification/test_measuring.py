@@ -26,6 +26,17 @@ def test_calls_too_short_for_a_clock_are_timed_as_bursts() -> None:
     assert round(timing.median_us, 3) == 0.04  # fifty calls between two looks
 
 
+def test_a_round_in_which_the_clock_stands_still_is_not_the_fastest() -> None:
+    now, calls = [0.0], itertools.count()
+
+    def call() -> None:
+        now[0] += 1e-3 if next(calls) < 100 else 0.0
+
+    timing = interleave({"a": call}, Budget(0.0, least_rounds=200, clock=lambda: now[0]))["a"]
+    assert timing.median_us == 0
+    assert timing.min_us > 0
+
+
 def test_the_percentile_of_few_calls_is_the_slowest() -> None:
     looks = itertools.accumulate(itertools.chain([0.0, *[1e-3] * 6, 9.0], itertools.repeat(1e-3)))
     timing = interleave({"engine": lambda: None}, Budget(0.0, clock=lambda: next(looks)))["engine"]
