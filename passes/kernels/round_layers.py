@@ -88,10 +88,11 @@ class RoundLayers(MachineOptions, ModulePass):
         networks = [one for one in op.walk() if isinstance(one, SparseNetworkOp)]
         layers = [one for network in networks for one in network.walk() if _is_sparse(one)]
         obstacle = self.obstacle or ("" if self.bfloat else NO_INSTRUCTIONS)
-        known = _layers_beside(layers, self.machine)
-        left = [obstacle] * bool(obstacle) or [
-            text for one in zip(layers, known, strict=True) if (text := self._left(*one))
-        ]
+        if obstacle:
+            left = [obstacle]
+        else:
+            known = _layers_beside(layers, self.machine)
+            left = [text for one in zip(layers, known, strict=True) if (text := self._left(*one))]
         count = 0 if obstacle else len(layers) - len(left)
         some = f"{count} of {len(layers)} sparse layers compute with bfloat16"
         op.attributes[ROUNDED] = StringAttr("; ".join([some, *left]))

@@ -38,11 +38,11 @@ def rounded(values: Floats) -> NDArray[np.float64]:
     return values.astype(ml_dtypes.bfloat16).astype(np.float64)
 
 
-def layer(weight: Floats, bias: Floats, width: int) -> ModuleOp:
+def layer(weight: Floats, bias: Floats, width: int, family: str = "bfloat_pairs") -> ModuleOp:
     def body(block: Block, arguments: Sequence[SSAValue]) -> Sequence[SSAValue]:
         constants = [SparseConstantOp(CscMatrix.from_dense(weight)), ConstantOp(bias)]
         linear = LinearOp(arguments[0], *(one.results[0] for one in constants), activation=ActivationAttr("relu"))
-        linear.kernel = KernelAttr({1: "bfloat_pairs"}, "by the test")
+        linear.kernel = KernelAttr({1: family}, "by the test")
         block.add_ops([*constants, linear])
         return [linear.result]
 

@@ -5,8 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from redpebble.dialect.attributes.kernels import KernelAttr
-from redpebble.dialect.ops.layers import LinearOp
 from redpebble.kernels.family import LayerWeights
 from redpebble.kernels.formats import bfloat_tiles
 from redpebble.kernels.formats.bfloat_tiles import BLOCK_INPUTS, CHUNK_BLOCKS, WIDTHS
@@ -26,11 +24,7 @@ with_tiles = pytest.mark.skipif(not host_target().multiplies_bfloat_tiles, reaso
 
 
 def run(weight: Floats, bias: Floats, width: int, x: Floats) -> Floats:
-    module = layer(weight, bias, width)
-    for op in module.walk():
-        if isinstance(op, LinearOp):
-            op.kernel = KernelAttr({1: FAMILY.name}, "by the test")
-    (result,) = native(module, host_target()).run(None, {"x0": x})
+    (result,) = native(layer(weight, bias, width, FAMILY.name), host_target()).run(None, {"x0": x})
     return result
 
 
@@ -92,9 +86,6 @@ def test_only_layers_that_may_be_rounded_have_it_and_only_where_the_instructions
 
 
 def test_targets_without_the_instructions_are_refused() -> None:
-    module = layer(matrix("uniform", (30, 8), 0), np.zeros(8, np.float32), 32)
-    for op in module.walk():
-        if isinstance(op, LinearOp):
-            op.kernel = KernelAttr({1: FAMILY.name}, "by the test")
+    module = layer(matrix("uniform", (30, 8), 0), np.zeros(8, np.float32), 32, FAMILY.name)
     with pytest.raises(ValueError, match=r"^kernel bfloat_tiles needs a CPU with amx-bf16$"):
         lower(module, CpuTarget.zen4())

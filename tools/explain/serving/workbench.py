@@ -346,9 +346,11 @@ def _kernels(wishes: Wishes, layers: Sequence[LayerLine]) -> tuple[tuple[str, st
         families = [(width, wanted.get(width, family)) for width, family in line.priced.items()]
         if forms := [(width, family) for width, family in wanted.items() if family in FORMS]:
             # layers are packed for one kind of quads, which all more rows are for
-            (start, form), others = forms[-1], (LOOKUP, WINDOWS)
+            start, form = forms[-1]
             families = [
-                (width, family if family in (form, *others) else form if width >= start else LOOKUP)
+                (width, family)
+                if family == form or family not in FORMS
+                else (width, form if width >= start else LOOKUP)
                 for width, family in families
             ]
         others = ("", *(family for _, family in families))
